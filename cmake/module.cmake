@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# tessera_module(NAME SOURCES ... [DEPS ...])   one static library per module
+# tessera_test(NAME SOURCES ... [DEPS ...] [SLOW])   one test binary per module
+# tessera_fuzz(NAME SOURCES ... [DEPS ...] CORPUS DIR)   a libFuzzer target
+
+# Exactness rests on these: no contraction the source did not write (every fma is explicit), and
+# never a -ffast-math flag. x86-64-v3 gives the FMA that the scalar kernels need.
+set(TESSERA_COMPILE_OPTIONS -march=x86-64-v3 -ffp-contract=off -fno-math-errno)
+set(TESSERA_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wno-psabi)
+if(TESSERA_DEVELOPER)
+  list(APPEND TESSERA_WARNINGS -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  list(APPEND TESSERA_WARNINGS -Wthread-safety)
+endif()
+if(TESSERA_SANITIZE)
+  list(APPEND TESSERA_COMPILE_OPTIONS -fsanitize=${TESSERA_SANITIZE} -fno-omit-frame-pointer)
+  if(TESSERA_SANITIZE MATCHES "undefined")
+    list(APPEND TESSERA_COMPILE_OPTIONS -fno-sanitize-recover=all)
+  endif()
+  add_link_options(-fsanitize=${TESSERA_SANITIZE})
+endif()
+
+function(tessera_target_options target)
+  target_compile_options(${target} PRIVATE ${TESSERA_COMPILE_OPTIONS} ${TESSERA_WARNINGS})
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+endfunction()
+
+function(tessera_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(tessera_${name} STATIC ${ARG_SOURCES})
+  tessera_target_options(tessera_${name})
+  target_link_libraries(tessera_${name} PUBLIC ${ARG_DEPS})
+endfunction()
+
+function(tessera_test name)
+  if(NOT TESSERA_DEVELOPER OR TESSERA_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "SLOW" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  tessera_target_options(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+  if(ARG_SLOW)
+    set_tests_properties(${name} PROPERTIES LABELS slow)
+  endif()
+endfunction()
+
+function(tessera_fuzz name)
+  if(NOT TESSERA_FUZZ)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  tessera_target_options(${name})
+  target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+endfunction()

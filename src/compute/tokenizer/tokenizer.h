@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tokenizer turns text into token ids and back, as the tokenizer.* keys of a GGUF file describe:
+// byte-level BPE (`tokenizer.ggml.model` = gpt2) with the pre-tokenizers of kPreTokenizers.
+//
+// Encoding: special tokens are cut out first (longest text first; control tokens only with
+// parse_special, user-defined ones always), the rest is split by the pre-tokenizer's pattern, each
+// piece is mapped to the byte alphabet and merged lowest rank first, leftmost on ties.
+//
+// T1  Decode(Encode(text)) == text for any valid UTF-8 without special tokens, when the vocabulary
+//     holds the 256 bytes.
+// T2  Encoding never fails on input: invalid UTF-8 bytes are encoded as bytes.
+//
+// Failure: kBadFile, naming the key, for a vocabulary that is inconsistent or of an unknown kind.
+// Threads: const after creation; any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "base/strong_id.h"
+
+namespace tessera {
+
+class GgufFile;
+
+struct EncodeOptions {
+  bool add_special = true;     // prepend BOS when the file asks for it
+  bool parse_special = false;  // text such as <|im_end|> becomes its control token
+};
+
+class Tokenizer {
+ public:
+  static Result<Tokenizer> FromGguf(const GgufFile& file);
+
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // Raw bytes of one token: the inverse byte map for normal tokens, the text itself for special
+  // ones. Control and unknown tokens are empty unless `special`. May be half a UTF-8 sequence.
+  std::string TokenBytes(TokenId token, bool special = false) const;
+  std::string Decode(std::span<const TokenId> tokens, bool special = false) const;
+
+  uint32_t vocab_size() const;
+  std::optional<TokenId> bos() const;  // none when the id is absent or out of range
+  std::optional<TokenId> eos() const;
+  bool IsEndOfGeneration(TokenId token) const;
+
+ private:
+  struct State;
+  explicit Tokenizer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// StreamingDetokenizer yields text as tokens come, never cutting a UTF-8 sequence: bytes of an
+// unfinished sequence wait for the next token. Bytes that can never become valid UTF-8 come out as
+// U+FFFD, one per maximal invalid part (Unicode §3.9), so that what it yields is always valid.
+//
+// Threads: one stream, one thread at a time.
+class StreamingDetokenizer {
+ public:
+  explicit StreamingDetokenizer(const Tokenizer* tokenizer, bool special = false)
+      : tokenizer_(tokenizer), special_(special) {}
+  // Text that became complete with this token; often empty.
+  std::string Append(TokenId token);
+  // What is left at the end: an unfinished sequence as U+FFFD, or nothing.
+  std::string Finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool special_;
+  std::string pending_;  // at most 3 bytes between calls
+};
+
+}  // namespace tessera
