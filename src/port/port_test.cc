@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <xmmintrin.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "base/bytes.h"
+#include "port/arena.h"
+#include "port/cpu.h"
+#include "port/float_environment.h"
+#include "port/mapped_file.h"
+#include "port/process_memory.h"
+#include "port/thread_pool.h"
+
+namespace tessera {
+namespace {
+
+TEST(Arena, IsAlignedZeroAndResidentAtStart) {
+  constexpr uint64_t kBytes = 24 * kMiB;
+  uint64_t before = ResidentBytes();
+  Arena arena = Arena::Map(kBytes).value();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(arena.data()) % Arena::kAlignmentBytes, 0u);
+  EXPECT_EQ(arena.size_bytes(), kBytes);
+  EXPECT_GE(ResidentBytes() + kMiB, before + kBytes);  // 1 MiB for the process's other changes
+  EXPECT_EQ(std::to_integer<int>(arena.data()[kBytes - 1]), 0);
+}
+
+TEST(Arena, TooLargeIsNoMemoryWithTheSize) {
+  auto arena = Arena::Map(uint64_t{1} << 60);
+  ASSERT_FALSE(arena.has_value());
+  EXPECT_EQ(arena.error().code(), StatusCode::kNoMemory);
+  EXPECT_NE(arena.error().message().find("1152921504606846976"), std::string::npos);
+}
+
+TEST(FloatEnvironment, IsSetInsideAndRestoredAfter) {
+  uint32_t hostile = 0x1F80 | 0x6000;  // round toward zero, denormals kept
+  uint32_t before = _mm_getcsr();
+  _mm_setcsr(hostile);
+  {
+    ScopedFloatEnvironment environment;
+    EXPECT_EQ(_mm_getcsr() & 0xFFC0u, 0x9FC0u);
+    volatile float tiny = 1e-38f;
+    volatile float flushed = tiny * 0.1f;
+    EXPECT_EQ(flushed, 0.0f);
+  }
+  EXPECT_EQ(_mm_getcsr() & 0xFFC0u, hostile & 0xFFC0u);
+  _mm_setcsr(before);
+}
+
+TEST(MappedFile, ReadsAndRefuses) {
+  char path[] = "/tmp/tessera_mapped_XXXXXX";
+  int fd = mkstemp(path);
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(MappedFile::Open(path).error().code(), StatusCode::kBadFile);  // empty
+  ASSERT_EQ(write(fd, "abc", 3), 3);
+  close(fd);
+  {
+    MappedFile file = MappedFile::Open(path).value();
+    ASSERT_EQ(file.bytes().size(), 3u);
+    file.ReleasePages();
+    EXPECT_EQ(std::to_integer<char>(file.bytes()[2]), 'c');
+  }
+  std::remove(path);
+  EXPECT_EQ(MappedFile::Open(path).error().code(), StatusCode::kIo);
+  EXPECT_EQ(MappedFile::Open("/").error().code(), StatusCode::kBadFile);
+}
+
+TEST(ThreadPool, RunsEachTaskOnceForManyJobsAndThreadCounts) {
+  for (int threads : {1, 2, 3, 5}) {
+    ThreadPool pool(threads);
+    for (uint32_t job = 0; job < 400; ++job) {
+      uint32_t count = job % 37;
+      std::vector<int> runs(count, 0);  // plain ints: TSan sees a task that runs twice
+      pool.ParallelFor(count, [&](uint32_t task, int worker) {
+        ASSERT_LT(worker, threads);
+        ++runs[task];
+      });
+      EXPECT_EQ(std::accumulate(runs.begin(), runs.end(), 0), static_cast<int>(count));
+      if (job % 100 == 99) usleep(2000);  // long enough for the workers to fall asleep
+    }
+  }
+}
+
+TEST(ThreadPool, WorkersComputeInTheContractsFloatEnvironment) {
+  ThreadPool pool(3);
+  std::atomic<int> wrong{0};
+  ScopedFloatEnvironment environment;
+  pool.ParallelFor(64, [&](uint32_t, int) {
+    if ((_mm_getcsr() & 0xFFC0u) != 0x9FC0u) ++wrong;
+  });
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+TEST(Process, SaysSomethingPlausible) {
+  EXPECT_GT(ResidentBytes(), 100 * kKiB);
+  EXPECT_GE(PeakResidentBytes() + kMiB, ResidentBytes());
+  EXPECT_GT(AvailableMemoryBytes(), kMiB);
+  EXPECT_GE(UsableCpuCount(), 1);
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// ThreadPool runs one data-parallel job at a time over a fixed set of threads, the caller included.
+//
+//   Idle --ParallelFor publishes (job, count)--> Running --last task done--> Idle
+//
+// Tasks are claimed one by one from a ticket (job number, next task) by compare-and-swap, so a
+// worker that wakes late finds the ticket used up and touches nothing; the caller waits for
+// finished tasks, never for workers. Workers spin about 50 us after a job (decode steps follow each
+// other within that) and then sleep.
+//
+// P1  fn(task, worker) is called exactly once for each task in [0, count), with worker in
+//     [0, thread_count()), and no two calls with the same worker overlap.
+// P2  Everything written by the tasks is visible to the caller when ParallelFor returns.
+// P3  No allocation. Which worker runs which task is not defined: tasks write disjoint outputs.
+//
+// Workers hold a ScopedFloatEnvironment for life; the caller brings its own.
+// Threads: one caller at a time (checked).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "base/function_ref.h"
+
+namespace tessera {
+
+class ThreadPool {
+ public:
+  using Task = FunctionRef<void(uint32_t task, int worker)>;
+
+  // thread_count >= 1 includes the calling thread: 1 starts no thread.
+  explicit ThreadPool(int thread_count);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int thread_count() const { return thread_count_; }
+  void ParallelFor(uint32_t count, Task fn);
+
+ private:
+  void WorkerLoop(int worker);
+  // Runs tasks of job `job` until none is left to claim.
+  void RunTasks(uint32_t job, int worker);
+
+  const int thread_count_;
+  alignas(64) std::atomic<uint64_t> ticket_{0};  // job number << 32 | next task
+  std::atomic<uint32_t> count_{0};
+  const Task* fn_ = nullptr;  // written between jobs only
+  alignas(64) std::atomic<uint32_t> finished_{0};
+  alignas(64) std::atomic<uint32_t> wake_{0};
+  std::atomic<uint32_t> sleepers_{0};
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> busy_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace tessera
