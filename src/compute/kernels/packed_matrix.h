@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// PackedMatrix is a weight matrix laid out for the GEMM kernels: panels of 16 output columns, each
+// panel contiguous and k-ascending, so that a kernel streams it once and vector lanes run along the
+// outputs. One layout serves every instruction set.
+//
+//   f32, f16   [n/16][k][16]           in the file's own type
+//   bf16       [n/16][k/2][16][2]
+//   q8_0       [n/16][k/4][16][4] int8, and scales [n/16][k/32][16] f16 (d_w as in the file)
+//
+// n is padded to 16 and k to the type's step (1, 2 or 32) with zeros. panel_stride_bytes is apart
+// from k so that a view of part of k can be made (verify's half-K control does).
+//
+// PackedMatrix is a view; PackedWeights owns the bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+#include "port/arena.h"
+
+namespace tessera {
+
+enum class WeightType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
+
+// How activations are rounded before they meet weights of a type.
+enum class InputForm : uint8_t { kF32, kBF16, kInt8 };
+
+constexpr InputForm InputFormOf(WeightType type) {
+  switch (type) {
+    case WeightType::kBF16:
+      return InputForm::kBF16;
+    case WeightType::kQ8_0:
+      return InputForm::kInt8;
+    default:
+      return InputForm::kF32;
+  }
+}
+
+struct PackedMatrix {
+  WeightType type = WeightType::kF32;
+  uint32_t n = 0;  // outputs
+  uint32_t k = 0;  // inputs
+  const std::byte* panels = nullptr;
+  size_t panel_stride_bytes = 0;
+  const uint16_t* scales = nullptr;  // q8_0: f16, [panel][k / 32][16]
+  size_t scale_panel_stride = 0;     // elements
+
+  uint32_t panel_count() const { return (n + 15) / 16; }
+  InputForm input_form() const { return InputFormOf(type); }
+};
+
+// Bytes Pack needs for an n × k matrix: panels, then scales at a multiple of 64.
+size_t PackedBytesNeeded(WeightType type, uint32_t n, uint32_t k);
+
+// Packs `rows` consecutive outputs starting at output `first` of the matrix from row-major file
+// data
+// (`row_bytes` apart, blocks along k). `storage` holds PackedBytesNeeded(type, n, k) zeroed bytes;
+// `matrix` is filled to describe it. Several calls may fill one matrix (a fused one, or in parallel
+// by multiples of 16 rows).
+void PackRows(WeightType type, uint32_t n, uint32_t k, uint32_t first, uint32_t rows,
+              const std::byte* data, size_t row_bytes, std::byte* storage);
+PackedMatrix DescribePacked(WeightType type, uint32_t n, uint32_t k, const std::byte* storage);
+
+}  // namespace tessera
