@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Engine runs requests on one model from one memory budget. One loop thread forms a step after
+// another: prefill chunks and decodes of many sequences together, each step atomic per sequence.
+//
+// A request:
+//
+//   Submit --> Waiting --admit--> Prefill --last prompt token--> Decode --finish--> Finished
+//                 |                  |                             |
+//                 +----- Cancel: takes effect at the end of the running step ---->
+//                 Finished(cancelled)
+//
+// E1  The budget is never exceeded: a request is admitted only with a reservation for its prompt
+// and
+//     max_tokens over all kinds; one that could never fit is refused by Submit with kNoMemory and
+//     the bytes needed.
+// E2  A request's tokens, log-probabilities and receipt do not depend on what else runs.
+// E3  Each request gets exactly one final event (finish set), after which its sink is not called.
+// E4  No heap allocation per decode step by the loop once a request is running, beyond what its
+//     events carry (text of the sink).
+//
+// Failure: Create and Submit return a Status; nothing throws. When the loop stops, requests that
+// have not finished end with FinishReason::kCancelled.
+// Threads: all methods from any thread. Sinks run on the loop thread: they must not block and must
+// not call the engine, except Cancel.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/strong_id.h"
+#include "compute/model/model_shape.h"
+#include "compute/tokenizer/tokenizer.h"
+#include "memory/store/state_store.h"
+
+namespace tessera {
+
+struct EngineOptions {
+  std::string model_path;
+  uint64_t budget_bytes = 0;  // 0: the default rule of DESIGN §8, see Engine::memory()
+  OrganisationSpec organisation;
+  StateType state_type = StateType::kF32;
+  uint32_t max_running = 16;    // sequences in one step
+  uint32_t chunk_tokens = 256;  // new tokens in one step; at least max_running
+  int threads = 0;              // 0: the CPUs this process may use
+  std::string isa;              // TESSERA_ISA; empty: best
+};
+
+// All optional; the defaults are greedy decoding.
+struct SamplingOptions {
+  float temperature = 0;  // 0: greedy
+  uint32_t top_k = 0;     // 0: off
+  float top_p = 1;
+  float min_p = 0;
+  uint64_t seed = 0;  // draws depend on (seed, absolute position) only
+};
+
+struct Request {
+  std::vector<TokenId> prompt;  // at least one id, all in the vocabulary
+  uint32_t max_tokens = 16;     // 0: prompt only (for prompt_logprobs)
+  SamplingOptions sampling;
+  std::vector<std::string> stop;  // generation ends before the first of these in the text
+  bool ignore_eos = false;
+  int logprobs = -1;         // per generated token: this many alternatives, -1 none
+  int prompt_logprobs = -1;  // per prompt position, likewise
+};
+
+struct TokenLogprob {
+  TokenId id = -1;
+  float logprob = 0;
+};
+// The chosen (or given) token first, then the `logprobs` most probable, best first.
+struct PositionLogprobs {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;
+};
+
+enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kError };
+
+struct RequestTimings {  // milliseconds
+  double queue_ms = 0;
+  double prompt_ms = 0;     // first step began → first token
+  double predicted_ms = 0;  // first token → last token
+};
+
+// What a request's sink receives: after a step that produced something for it.
+struct RequestEvent {
+  std::span<const TokenId> tokens;  // new tokens; the stopping token (EOS) is not among them
+  std::string text;                 // text that became certain: valid UTF-8, stop strings held back
+  std::span<const PositionLogprobs> logprobs;         // of `tokens`, when asked for
+  std::span<const PositionLogprobs> prompt_logprobs;  // once, with the first event
+  FinishReason finish = FinishReason::kNone;
+  Status error;  // with kError
+  // With the final event:
+  uint32_t prompt_tokens = 0;
+  uint32_t cached_tokens = 0;
+  uint32_t completion_tokens = 0;  // sampled, the stopping one included
+  uint64_t receipt = 0;            // DESIGN §8
+  RequestTimings timings;
+};
+using RequestSink = std::function<void(const RequestEvent&)>;
+
+using RequestId = StrongId<struct RequestIdTag, uint64_t>;
+
+// Memory fixed at start, for printing: the budget is state only, the rest is outside it.
+struct EngineMemory {
+  uint64_t weight_bytes = 0;
+  uint64_t budget_bytes = 0;
+  uint64_t arena_bytes = 0;
+  uint64_t activation_bytes = 0;
+  uint64_t metadata_bytes = 0;  // tables of ledger, sequences, tokenizer (estimate)
+  std::string budget_rule;      // how the budget was chosen, one line
+};
+
+struct EngineStats {
+  StoreStats store;
+  uint32_t running = 0;
+  uint32_t waiting = 0;
+  uint64_t steps = 0;
+  uint64_t prompt_tokens = 0;  // computed
+  uint64_t completion_tokens = 0;
+  uint64_t requests_finished = 0;
+  uint64_t requests_cancelled = 0;
+};
+
+class Engine {
+ public:
+  // Loads the model, maps the arena, starts the loop.
+  static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options);
+  // Cancels what runs and joins the loop.
+  ~Engine();
+
+  const ModelShape& shape() const;
+  const Tokenizer& tokenizer() const;
+  const Organisation& organisation() const;
+  const EngineOptions& options() const;  // with defaults filled in
+  const EngineMemory& memory() const;
+  std::string kernel_description() const;  // "avx512: vdpbf16ps verified on 65536 lanes"
+
+  // kInvalidArgument: an id outside the vocabulary, an empty prompt, prompt + max_tokens over the
+  // context length (the message has both numbers), a sampling value out of range. kNoMemory: it can
+  // never fit the budget. kUnavailable: shutting down.
+  Result<RequestId> Submit(Request request, RequestSink sink);
+  // Does nothing when it has finished already.
+  void Cancel(RequestId id);
+
+  EngineStats Stats() const;
+
+  struct Impl;
+
+ private:
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera
