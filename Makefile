@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+#   make demo        set up, build, serve the bundled model, ask it eight questions, show the memory
+#   make test        set up, build, run the fast tests
+#   make test-slow   the slow suites as well
+#   make serve       the server on the bundled model, until Ctrl-C
+#   make checks      layering and format (what .ci/run adds)
+#   make format      rewrite the sources in the project's format
+
+MODEL ?= models/harbour-2.8m-q8_0.gguf
+TESSERA := build/release/bin/tessera
+JOBS ?= $(shell nproc)
+
+.PHONY: all setup configure build build-tests test test-slow demo serve checks format clean
+all: build
+
+setup:
+	@scripts/install_packages.sh
+
+configure: setup
+	@cmake --preset release >build-configure.log 2>&1 || { cat build-configure.log; rm -f build-configure.log; exit 1; }
+	@rm -f build-configure.log
+
+build: configure
+	@cmake --build build/release -j $(JOBS) --target tessera
+
+build-tests: configure
+	@cmake --build build/release -j $(JOBS)
+
+test: build-tests
+	@ctest --test-dir build/release --output-on-failure -LE slow
+
+test-slow: build-tests
+	@ctest --test-dir build/release --output-on-failure
+
+demo: build
+	@python3 scripts/demo.py --tessera $(TESSERA) --model $(MODEL)
+
+serve: build
+	@$(TESSERA) serve $(MODEL)
+
+checks:
+	@scripts/install_packages.sh --checks
+	@python3 scripts/check_layers.py
+	@scripts/check_format.sh
+
+format:
+	@git ls-files '*.h' '*.cc' | xargs clang-format-14 -i
+
+clean:
+	@rm -rf build
