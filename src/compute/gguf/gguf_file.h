@@ -8,6 +8,9 @@
 // G1  A GgufFile that Open returned can be read anywhere its accessors point without a fault, as
 //     long as nobody truncates the file while it is mapped.
 // G2  Metadata is shard 1's; tensors are those of all shards, each name once.
+// G3  Memory used beside the mapping is bounded by a small multiple of the file size: a count in
+//     the file is compared with the bytes that follow before anything is allocated for it.
+// G4  Tensor data lies at a multiple of the file's alignment (>= 8) from the start of the mapping.
 //
 // Failure: kIo when the file cannot be opened or mapped; kBadFile, one line naming the file and the
 // key or tensor with expected and actual value, for everything else. Never a crash or a hang.
@@ -17,30 +20,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <variant>
 #include <vector>
 
 #include "base/status.h"
+#include "compute/gguf/gguf_metadata.h"
 #include "compute/gguf/gguf_types.h"
+#include "compute/gguf/name_index.h"
 
 namespace tessera {
 
 class MappedFile;
-
-struct GgufArray {
-  GgufValueType element_type = GgufValueType::kU32;
-  uint64_t count = 0;
-  const std::byte* data = nullptr;        // little-endian elements, unaligned; not for strings
-  std::vector<std::string_view> strings;  // only when element_type is kString
-};
-
-// Integers widen to uint64_t or int64_t, floats to double.
-using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string_view, GgufArray>;
+struct GgufShard;
 
 struct GgufTensor {
   std::string_view name;
@@ -69,24 +62,37 @@ class GgufFile {
   const std::string& path() const { return path_; }
   uint64_t file_bytes() const { return file_bytes_; }  // all shards
 
-  const GgufValue* FindValue(std::string_view key) const;
   const GgufTensor* FindTensor(std::string_view name) const;
   std::span<const GgufTensor> tensors() const { return tensors_; }
-  // Keys in file order.
-  std::span<const std::string_view> keys() const { return keys_; }
 
-  // Typed reads. Missing key: kBadFile "missing key", or the fallback. A value of another type or
-  // out of range is kBadFile in both forms, naming key, expected type and what was found.
-  Result<uint32_t> GetU32(std::string_view key) const;
-  Result<uint32_t> GetU32(std::string_view key, uint32_t fallback) const;
-  Result<float> GetF32(std::string_view key) const;
-  Result<float> GetF32(std::string_view key, float fallback) const;
-  Result<bool> GetBool(std::string_view key, bool fallback) const;
-  Result<std::string_view> GetString(std::string_view key) const;
-  Result<std::string_view> GetString(std::string_view key, std::string_view fallback) const;
-  Result<std::span<const std::string_view>> GetStringArray(std::string_view key) const;
-  // Any integer element type, range-checked.
-  Result<std::vector<int32_t>> GetI32Array(std::string_view key) const;
+  // The keys of the first shard; the reads below are its reads.
+  const GgufMetadata& metadata() const { return metadata_; }
+  const GgufValue* FindValue(std::string_view key) const { return metadata_.Find(key); }
+  std::span<const std::string_view> keys() const { return metadata_.keys(); }
+
+  Result<uint32_t> GetU32(std::string_view key) const { return metadata_.GetU32(key); }
+  Result<uint32_t> GetU32(std::string_view key, uint32_t fallback) const {
+    return metadata_.GetU32(key, fallback);
+  }
+  Result<float> GetF32(std::string_view key) const { return metadata_.GetF32(key); }
+  Result<float> GetF32(std::string_view key, float fallback) const {
+    return metadata_.GetF32(key, fallback);
+  }
+  Result<bool> GetBool(std::string_view key, bool fallback) const {
+    return metadata_.GetBool(key, fallback);
+  }
+  Result<std::string_view> GetString(std::string_view key) const {
+    return metadata_.GetString(key);
+  }
+  Result<std::string_view> GetString(std::string_view key, std::string_view fallback) const {
+    return metadata_.GetString(key, fallback);
+  }
+  Result<std::span<const std::string_view>> GetStringArray(std::string_view key) const {
+    return metadata_.GetStringArray(key);
+  }
+  Result<std::vector<int32_t>> GetI32Array(std::string_view key) const {
+    return metadata_.GetI32Array(key);
+  }
 
   // Tells the OS that the tensor pages are no longer needed in memory (after packing); they would
   // be read from the file again if touched.
@@ -94,13 +100,18 @@ class GgufFile {
 
  private:
   GgufFile();
+  // Maps and parses one file; the mapping is kept.
+  Result<GgufShard> MapShard(const std::string& path);
+  Status AddOtherShards(uint32_t shard_count);
+  void TakeTensors(GgufShard* shard);
+  Status IndexTensors();
+
   std::string path_;
   uint64_t file_bytes_ = 0;
   std::vector<std::unique_ptr<MappedFile>> mappings_;
-  std::vector<std::string_view> keys_;
-  std::unordered_map<std::string_view, GgufValue> values_;
+  GgufMetadata metadata_;
   std::vector<GgufTensor> tensors_;
-  std::unordered_map<std::string_view, size_t> tensor_index_;
+  NameIndex tensor_index_;
 };
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace tessera {
@@ -58,5 +59,10 @@ struct GgufTensorTraits {
 // nullptr when the number names no type we can size.
 const GgufTensorTraits* FindTensorTraits(uint32_t type);
 std::string_view TensorTypeName(GgufTensorType type);
+// For messages: "8 (Q8_0)", "4 (Q4_2, removed from the format)", "99 (unknown)".
+std::string DescribeTensorType(uint32_t type);
+
+// "u32"; "unknown" for a number outside the enum.
+std::string_view ValueTypeName(GgufValueType type);
 
 }  // namespace tessera
