@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// S3, one fine page: U is 16 tokens of a plane's KV, and an image lies over as many of them as it
+// needs, so an object wastes less than U and nothing is split, pinned or moved. Falcon-H1-7B with
+// 2-byte state: U = 16 KiB, 98 pages = 1568 KiB for an image of 1557. Images under half a page
+// (LFM2's convolutions) share pages as slots.
+#include "memory/geometry/organisation_builders.h"
+
+namespace tessera::geometry {
+
+void BuildS3(const StateShape& shape, const OrganisationSpec&, Organisation* table) {
+  AddSharedPool(shape, shape.attention_layers > 0 ? shape.group_bytes() : 16 * kKiB, table);
+  PutAttention(shape, 0, 1, table);
+  PutWholeImage(shape, 0, table);
+  const uint64_t unit = table->pools[0].unit_bytes;
+  const uint64_t image = RoundUp(shape.image_bytes(), 64);
+  if (image == 0 || 2 * image >= unit) return;
+  const uint64_t per_page = unit / image;
+  if (PutSlot(unit / per_page / 64 * 64, table)) table->state_pages = 0;
+}
+
+}  // namespace tessera::geometry
