@@ -2,7 +2,9 @@
 #
 # tessera_module(NAME SOURCES ... [DEPS ...])   one static library per module
 # tessera_test(NAME SOURCES ... [DEPS ...] [SLOW])   one test binary per module
-# tessera_fuzz(NAME SOURCES ... [DEPS ...] CORPUS DIR)   a libFuzzer target
+# tessera_fuzz(NAME SOURCES ... [DEPS ...] CORPUS DIR [CANARY])   a libFuzzer target; its test runs
+#   the corpus once. CANARY builds NAME_canary too, with TESSERA_FUZZ_CANARY defined, where the
+#   harness claims something false: its test passes when it crashes.
 
 # Exactness rests on these: no contraction the source did not write (every fma is explicit), and
 # never a -ffast-math flag. x86-64-v3 gives the FMA that the scalar kernels need.
@@ -53,10 +55,22 @@ function(tessera_fuzz name)
   if(NOT TESSERA_FUZZ)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
-  tessera_target_options(${name})
-  target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
-  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  cmake_parse_arguments(ARG "CANARY" "CORPUS" "SOURCES;DEPS" ${ARGN})
+  get_filename_component(corpus ${ARG_CORPUS} ABSOLUTE)  # beside the sources
+  set(targets ${name})
+  if(ARG_CANARY)
+    list(APPEND targets ${name}_canary)
+  endif()
+  foreach(target IN LISTS targets)
+    add_executable(${target} ${ARG_SOURCES})
+    tessera_target_options(${target})
+    # The sources are instrumented by TESSERA_SANITIZE; this adds libFuzzer's main.
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(${target} PRIVATE ${ARG_DEPS})
+    add_test(NAME ${target} COMMAND ${target} -runs=0 ${corpus})
+  endforeach()
+  if(ARG_CANARY)
+    target_compile_definitions(${name}_canary PRIVATE TESSERA_FUZZ_CANARY)
+    set_tests_properties(${name}_canary PROPERTIES PASS_REGULAR_EXPRESSION "check failed")
+  endif()
 endfunction()

@@ -26,6 +26,7 @@ constexpr uint64_t kAlignment = 32;  // the default of the format, so no key say
 constexpr size_t kTensorNameBytesEnd = 64;
 constexpr size_t kDimsMax = 4;
 // Rows of a small model are a few hundred bytes; the stream gathers them into writes of this size.
+// It is ours because glibc takes no size without a buffer.
 constexpr size_t kStreamBufferBytes = kMiB;
 
 template <typename T>
@@ -66,6 +67,7 @@ struct GgufWriter::State {
 
   std::string path;
   std::string partial_path;
+  std::vector<char> stream_buffer = std::vector<char>(kStreamBufferBytes);  // of file
   std::FILE* file = nullptr;
   Phase phase = Phase::kDeclaring;
   Status failure;  // the first one; every later call returns it again
@@ -142,7 +144,7 @@ Result<GgufWriter> GgufWriter::Create(const std::string& path) {
     ::close(fd);
     return error;
   }
-  std::setvbuf(state->file, nullptr, _IOFBF, kStreamBufferBytes);
+  std::setvbuf(state->file, state->stream_buffer.data(), _IOFBF, state->stream_buffer.size());
   return GgufWriter(std::move(state));
 }
 
