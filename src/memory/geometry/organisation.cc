@@ -15,8 +15,8 @@ namespace {
 using Kind = OrganisationSpec::Kind;
 
 constexpr uint32_t kMaxBlockTokens = 1u << 20;
-// Page indices stay below StrongId's invalid value, for slots (page · n + slot) too.
-constexpr uint64_t kMaxIndices = std::numeric_limits<uint32_t>::max() - 1;
+// Room to spare below StrongId's invalid value, for slots (page · n + slot) too.
+constexpr uint64_t kMaxIndices = uint64_t{1} << 31;
 
 struct Builder {
   Kind kind;
