@@ -7,9 +7,11 @@
 // parse_special, user-defined ones always), the rest is split by the pre-tokenizer's pattern, each
 // piece is mapped to the byte alphabet and merged lowest rank first, leftmost on ties.
 //
-// T1  Decode(Encode(text)) == text for any valid UTF-8 without special tokens, when the vocabulary
-//     holds the 256 bytes.
-// T2  Encoding never fails on input: invalid UTF-8 bytes are encoded as bytes.
+// T1  Decode(Encode(text)) == text for any text without special tokens, when the vocabulary holds
+//     the 256 bytes.
+// T2  Encoding never fails on input: invalid UTF-8 bytes are encoded as bytes. Its time is
+//     O(n log n) in the text.
+// T3  Without parse_special no text becomes a control token, however the file spells its tokens.
 //
 // Failure: kBadFile, naming the key, for a vocabulary that is inconsistent or of an unknown kind.
 // Threads: const after creation; any number of threads.
@@ -29,6 +31,7 @@
 namespace tessera {
 
 class GgufFile;
+struct VocabularyData;
 
 struct EncodeOptions {
   bool add_special = true;     // prepend BOS when the file asks for it
@@ -38,6 +41,8 @@ struct EncodeOptions {
 class Tokenizer {
  public:
   static Result<Tokenizer> FromGguf(const GgufFile& file);
+  // From the same keys as a plain struct (compute/tokenizer/vocabulary.h), for tests and tools.
+  static Result<Tokenizer> FromVocabulary(const VocabularyData& data);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -46,7 +51,8 @@ class Tokenizer {
   std::vector<TokenId> Encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   // Raw bytes of one token: the inverse byte map for normal tokens, the text itself for special
-  // ones. Control and unknown tokens are empty unless `special`. May be half a UTF-8 sequence.
+  // ones. Control and unknown tokens are empty unless `special`; unused tokens and ids outside the
+  // vocabulary always are. May be half a UTF-8 sequence.
   std::string TokenBytes(TokenId token, bool special = false) const;
   std::string Decode(std::span<const TokenId> tokens, bool special = false) const;
 
