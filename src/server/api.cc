@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/api.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "server/capacity.h"
+
+namespace tessera {
+namespace {
+
+constexpr std::string_view kModelPrefix = "/v1/models/";
+
+struct Route {
+  std::string_view path;
+  std::string_view method;
+};
+
+constexpr Route kRoutes[] = {
+    {"/health", "GET"},    {"/v1/health", "GET"}, {"/version", "GET"},
+    {"/v1/models", "GET"}, {"/cache", "GET"},     {"/v1/completions", "POST"},
+};
+
+const Route* FindRoute(std::string_view path) {
+  static constexpr Route kModel = {kModelPrefix, "GET"};
+  for (const Route& route : kRoutes) {
+    if (route.path == path) return &route;
+  }
+  return path.size() > kModelPrefix.size() && path.starts_with(kModelPrefix) ? &kModel : nullptr;
+}
+
+bool IsHealth(std::string_view path) { return path == "/health" || path == "/v1/health"; }
+
+// Takes the same time wherever the first difference is.
+bool SameSecret(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
+  }
+  return difference == 0;
+}
+
+bool Authorized(const std::string& header, const std::string& key) {
+  constexpr std::string_view kBearer = "Bearer ";
+  std::string_view given = header;
+  if (!given.starts_with(kBearer)) return false;
+  given.remove_prefix(kBearer.size());
+  return SameSecret(given, key);
+}
+
+HttpReply Unauthorized() {
+  ApiError error = InvalidField("", "invalid_api_key",
+                                "this server wants its API key: Authorization: Bearer KEY");
+  error.http_status = 401;
+  HttpReply reply = HttpReply::Error(error);
+  reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return reply;
+}
+
+HttpReply NotFound(std::string_view path) {
+  ApiError error =
+      InvalidField("", "not_found", fmt::format("no such path: {}", path.substr(0, 200)));
+  error.http_status = 404;
+  return HttpReply::Error(error);
+}
+
+HttpReply WrongMethod(const HttpRequest& request, const Route& route) {
+  ApiError error = InvalidField(
+      "", "method_not_allowed",
+      fmt::format("{}: expected {}, got {}", request.path, route.method, request.method));
+  error.http_status = 405;
+  HttpReply reply = HttpReply::Error(error);
+  reply.headers.emplace_back("Allow", route.method);
+  return reply;
+}
+
+ModelCard MakeCard(const Engine& engine) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  ModelCard card;
+  card.id = engine.shape().name;
+  card.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  card.shape = engine.shape();
+  card.max_model_len = LongestSequence(engine.organisation(), card.shape.context_length);
+  card.weight_bytes = engine.memory().weight_bytes;
+  return card;
+}
+
+}  // namespace
+
+Api::Api(Engine* engine, ApiOptions options)
+    : engine_(engine),
+      options_(std::move(options)),
+      card_(MakeCard(*engine)),
+      completions_(engine, card_.id) {}
+
+std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
+  // The key comes first: who does not have it learns nothing about paths.
+  const bool open = options_.api_key.empty() || IsHealth(head.path);
+  if (!open && !Authorized(head.authorization, options_.api_key)) return Unauthorized();
+  const Route* route = FindRoute(head.path);
+  if (route == nullptr) return NotFound(head.path);
+  const std::string_view method = head.method == "HEAD" ? "GET" : std::string_view(head.method);
+  if (route->method != method) return WrongMethod(head, *route);
+  return std::nullopt;
+}
+
+HttpReply Api::Handle(const HttpRequest& request, Peer& peer) {
+  if (std::optional<HttpReply> refused = Refuse(request)) return std::move(*refused);
+  if (request.path == "/v1/completions") return completions_.Handle(request.body, peer);
+  return HandleGet(request.path);
+}
+
+HttpReply Api::HandleGet(const std::string& path) const {
+  if (IsHealth(path)) return HttpReply::Json(HealthBody());
+  if (path == "/version") return HttpReply::Json(VersionBody());
+  if (path == "/v1/models") return HttpReply::Json(ModelListBody(card_));
+  if (path == "/cache") {
+    return HttpReply::Json(CacheBody(engine_->Stats(), engine_->organisation()));
+  }
+  const std::string asked = path.substr(kModelPrefix.size());
+  if (asked != card_.id) return HttpReply::Error(ModelNotFound(asked, card_.id));
+  return HttpReply::Json(ModelBody(card_));
+}
+
+}  // namespace tessera

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Api is the table of routes: which method of which path is answered by what. Everything a client
+// can see but sockets is below it.
+//
+//   GET  /health /v1/health /version /v1/models /v1/models/{id} /cache
+//   POST /v1/completions
+//
+// An unknown path is 404, a known one with another method 405 with Allow; HEAD goes where GET goes.
+// With an API key, every path but the two of /health wants `Authorization: Bearer KEY`.
+//
+// Threads: any number.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/engine.h"
+#include "server/completions.h"
+#include "server/http_reply.h"
+#include "server/status_pages.h"
+
+namespace tessera {
+
+struct ApiOptions {
+  std::string api_key;  // empty: open to whoever reaches the port
+};
+
+class Api {
+ public:
+  // The engine must outlive it.
+  Api(Engine* engine, ApiOptions options);
+
+  // What can be refused before the body is read: path, method, key.
+  std::optional<HttpReply> Refuse(const HttpRequest& head) const;
+  HttpReply Handle(const HttpRequest& request, Peer& peer);
+  void CancelAll() { completions_.CancelAll(); }
+
+  const ModelCard& model() const { return card_; }
+
+ private:
+  HttpReply HandleGet(const std::string& path) const;
+
+  Engine* const engine_;
+  const ApiOptions options_;
+  const ModelCard card_;
+  Completions completions_;
+};
+
+}  // namespace tessera

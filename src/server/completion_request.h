@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// CompletionRequest is the body of POST /v1/completions, checked: every field is known, of the
+// right type and in range, so what follows needs no second look at it.
+//
+// Fields: model, prompt (string, ids, or an array of up to kPromptsMax of either: one choice each),
+// max_tokens (16), temperature (1), top_p (1), top_k (0 or -1: off), min_p (0), seed (drawn when
+// absent), stop (a string or up to 4), logprobs (0 to kLogprobsMax), stream, stream_options
+// {include_usage}. null means absent. Any other field is refused by name: a field that is ignored
+// silently is an answer to a question nobody asked.
+//
+// Failure: ApiError with the field as `param`, expected and actual in the message.
+// Threads: pure functions of their arguments.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/strong_id.h"
+#include "engine/engine.h"
+#include "server/openai_error.h"
+
+namespace tessera {
+
+inline constexpr size_t kPromptsMax = 64;
+inline constexpr size_t kStopsMax = 4;
+inline constexpr size_t kStopBytesMax = 1024;  // the engine's own limit
+inline constexpr int kLogprobsMax = 20;  // OpenAI's own limit is 5; local users look further down
+
+using PromptInput = std::variant<std::string, std::vector<TokenId>>;
+
+// Clients send int64; one who copies the seed of a response may send any uint64. Both print as they
+// came.
+struct RequestSeed {
+  uint64_t bits = 0;
+  bool negative = false;  // bits are those of an int64
+};
+
+struct CompletionRequest {
+  std::string model;  // empty: whatever the server has
+  std::vector<PromptInput> prompts;
+  uint32_t max_tokens = 16;
+  SamplingOptions sampling;  // its seed is set from `seed` when the engine's requests are made
+  std::optional<RequestSeed> seed;
+  std::vector<std::string> stop;
+  int logprobs = -1;
+  bool stream = false;
+  bool include_usage = false;
+};
+
+// `vocab_size` bounds the ids of a prompt.
+ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, uint32_t vocab_size);
+
+}  // namespace tessera

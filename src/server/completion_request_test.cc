@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/completion_request.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "server/json_body.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t kVocab = 514;
+
+CompletionRequest Parse(const std::string& body) {
+  ApiResult<CompletionRequest> result = ParseCompletionRequest(body, kVocab);
+  if (const ApiError* error = std::get_if<ApiError>(&result)) {
+    ADD_FAILURE() << body << ": " << error->message;
+    return {};
+  }
+  return std::get<CompletionRequest>(result);
+}
+
+ApiError Refusal(const std::string& body) {
+  ApiResult<CompletionRequest> result = ParseCompletionRequest(body, kVocab);
+  if (const ApiError* error = std::get_if<ApiError>(&result)) return *error;
+  ADD_FAILURE() << "accepted: " << body.substr(0, 200);
+  return {};
+}
+
+TEST(CompletionRequest, DefaultsAreOpenAis) {
+  const CompletionRequest request = Parse(R"({"prompt":"hi"})");
+  ASSERT_EQ(request.prompts.size(), 1u);
+  EXPECT_EQ(std::get<std::string>(request.prompts[0]), "hi");
+  EXPECT_EQ(request.max_tokens, 16u);
+  EXPECT_EQ(request.sampling.temperature, 1.0f);
+  EXPECT_EQ(request.sampling.top_p, 1.0f);
+  EXPECT_EQ(request.sampling.top_k, 0u);
+  EXPECT_EQ(request.sampling.min_p, 0.0f);
+  EXPECT_FALSE(request.seed.has_value());
+  EXPECT_TRUE(request.stop.empty());
+  EXPECT_EQ(request.logprobs, -1);
+  EXPECT_FALSE(request.stream);
+}
+
+TEST(CompletionRequest, EveryFieldIsRead) {
+  const CompletionRequest request = Parse(
+      R"({"model":"m","prompt":[1,513],"max_tokens":0,"temperature":0.5,"top_p":0.25,"top_k":7,
+          "min_p":0.125,"seed":18446744073709551615,"stop":["a","b"],"logprobs":0,"stream":true,
+          "stream_options":{"include_usage":true}})");
+  EXPECT_EQ(request.model, "m");
+  EXPECT_EQ(std::get<std::vector<TokenId>>(request.prompts.at(0)), (std::vector<TokenId>{1, 513}));
+  EXPECT_EQ(request.max_tokens, 0u);
+  EXPECT_EQ(request.sampling.temperature, 0.5f);
+  EXPECT_EQ(request.sampling.top_p, 0.25f);
+  EXPECT_EQ(request.sampling.top_k, 7u);
+  EXPECT_EQ(request.sampling.min_p, 0.125f);
+  EXPECT_EQ(request.seed->bits, UINT64_MAX);
+  EXPECT_FALSE(request.seed->negative);
+  EXPECT_EQ(request.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(request.logprobs, 0);
+  EXPECT_TRUE(request.stream);
+  EXPECT_TRUE(request.include_usage);
+}
+
+TEST(CompletionRequest, NullMeansAbsent) {
+  const CompletionRequest request = Parse(
+      R"({"prompt":"x","model":null,"max_tokens":null,"temperature":null,"seed":null,"stop":null,
+          "logprobs":null,"stream":null,"stream_options":null})");
+  EXPECT_EQ(request.max_tokens, 16u);
+  EXPECT_EQ(request.sampling.temperature, 1.0f);
+  EXPECT_FALSE(request.seed.has_value());
+}
+
+TEST(CompletionRequest, PromptArraysOfTextAndOfIdsAreSeveralPrompts) {
+  const CompletionRequest texts = Parse(R"({"prompt":["a","b","c"]})");
+  ASSERT_EQ(texts.prompts.size(), 3u);
+  EXPECT_EQ(std::get<std::string>(texts.prompts[2]), "c");
+  const CompletionRequest ids = Parse(R"({"prompt":[[1,2],[3]]})");
+  ASSERT_EQ(ids.prompts.size(), 2u);
+  EXPECT_EQ(std::get<std::vector<TokenId>>(ids.prompts[1]), (std::vector<TokenId>{3}));
+}
+
+TEST(CompletionRequest, NegativeSeedKeepsItsBitsAndSign) {
+  const CompletionRequest request = Parse(R"({"prompt":"x","seed":-2})");
+  EXPECT_EQ(request.seed->bits, static_cast<uint64_t>(int64_t{-2}));
+  EXPECT_TRUE(request.seed->negative);
+}
+
+TEST(CompletionRequest, TopKMinusOneIsOff) {
+  EXPECT_EQ(Parse(R"({"prompt":"x","top_k":-1})").sampling.top_k, 0u);
+}
+
+struct BadField {
+  const char* body;
+  const char* param;
+  const char* code;
+  const char* expected;  // in the message
+  const char* actual;    // in the message
+};
+
+TEST(CompletionRequest, WrongFieldsAreNamedWithExpectedAndActual) {
+  const BadField cases[] = {
+      {R"({})", "prompt", "missing_required_parameter", "a string", "required"},
+      {R"({"prompt":null})", "prompt", "missing_required_parameter", "a string", "required"},
+      {R"({"prompt":7})", "prompt", "invalid_type", "a string", "7"},
+      {R"({"prompt":[]})", "prompt", "invalid_value", "at least one", "array of 0"},
+      {R"({"prompt":[[]]})", "prompt", "invalid_type", "at least one token id", "array of 0"},
+      {R"({"prompt":[1,"a"]})", "prompt", "invalid_type", "an integer from 0 to 513", "\"a\""},
+      {R"({"prompt":["a",1]})", "prompt", "invalid_type", "prompt[1]", "1"},
+      {R"({"prompt":[514]})", "prompt", "invalid_value", "0 to 513", "514"},
+      {R"({"prompt":[-1]})", "prompt", "invalid_value", "0 to 513", "-1"},
+      {R"({"prompt":[1.5]})", "prompt", "invalid_type", "prompt[0]", "1.5"},
+      {R"({"prompt":[18446744073709551615]})", "prompt", "invalid_value", "0 to 513",
+       "18446744073709551615"},
+      {R"({"prompt":[true]})", "prompt", "invalid_type", "prompt[0]", "true"},
+      {R"({"prompt":"x","model":1})", "model", "invalid_type", "a string", "1"},
+      {R"({"prompt":"x","max_tokens":-1})", "max_tokens", "invalid_value", "0 to", "-1"},
+      {R"({"prompt":"x","max_tokens":1.0})", "max_tokens", "invalid_type", "an integer", "1.0"},
+      {R"({"prompt":"x","max_tokens":"5"})", "max_tokens", "invalid_type", "an integer", "\"5\""},
+      {R"({"prompt":"x","max_tokens":1e30})", "max_tokens", "invalid_type", "an integer", "1e+30"},
+      {R"({"prompt":"x","max_tokens":9223372036854775808})", "max_tokens", "invalid_value",
+       "an integer", "9223372036854775808"},
+      {R"({"prompt":"x","temperature":2.5})", "temperature", "invalid_value", "0 to 2", "2.5"},
+      {R"({"prompt":"x","temperature":-0.1})", "temperature", "invalid_value", "0 to 2", "-0.1"},
+      {R"({"prompt":"x","temperature":"hot"})", "temperature", "invalid_type", "a number", "hot"},
+      {R"({"prompt":"x","top_p":1.5})", "top_p", "invalid_value", "0 to 1", "1.5"},
+      {R"({"prompt":"x","min_p":-1})", "min_p", "invalid_value", "0 to 1", "-1"},
+      {R"({"prompt":"x","top_k":-2})", "top_k", "invalid_value", "-1 to", "-2"},
+      {R"({"prompt":"x","seed":1.5})", "seed", "invalid_type", "an integer", "1.5"},
+      {R"({"prompt":"x","logprobs":true})", "logprobs", "invalid_type", "0 to 20", "true"},
+      {R"({"prompt":"x","logprobs":21})", "logprobs", "invalid_value", "0 to 20", "21"},
+      {R"({"prompt":"x","stop":""})", "stop", "invalid_value", "1 to 1024", "\"\""},
+      {R"({"prompt":"x","stop":[1]})", "stop", "invalid_type", "strings", "1"},
+      {R"({"prompt":"x","stop":["a","b","c","d","e"]})", "stop", "invalid_value", "up to 4",
+       "array of 5"},
+      {R"({"prompt":"x","stop":{}})", "stop", "invalid_type", "a string or an array", "an object"},
+      {R"({"prompt":"x","stream":"yes"})", "stream", "invalid_type", "true or false", "yes"},
+      {R"({"prompt":"x","stream_options":{}})", "stream_options", "invalid_value",
+       "only allowed when stream", ""},
+      {R"({"prompt":"x","stream":true,"stream_options":[]})", "stream_options", "invalid_type",
+       "an object", "array of 0"},
+      {R"({"prompt":"x","stream":true,"stream_options":{"include_usage":1}})",
+       "stream_options.include_usage", "invalid_type", "true or false", "1"},
+      {R"({"prompt":"x","stream":true,"stream_options":{"foo":1}})", "stream_options.foo",
+       "unknown_parameter", "include_usage", "foo"},
+      {R"({"prompt":"x","n":1})", "n", "unknown_parameter", "max_tokens", "n: not a field"},
+      {R"({"prompt":"x","echo":null})", "echo", "unknown_parameter", "max_tokens", "echo"},
+      {R"([])", "", "invalid_type", "an object", "array of 0"},
+      {R"("x")", "", "invalid_type", "an object", "\"x\""},
+  };
+  for (const BadField& bad : cases) {
+    SCOPED_TRACE(bad.body);
+    const ApiError error = Refusal(bad.body);
+    EXPECT_EQ(error.http_status, 400);
+    EXPECT_EQ(error.type, "invalid_request_error");
+    EXPECT_EQ(error.param, bad.param);
+    EXPECT_EQ(error.code, bad.code);
+    EXPECT_NE(error.message.find(bad.expected), std::string::npos) << error.message;
+    EXPECT_NE(error.message.find(bad.actual), std::string::npos) << error.message;
+    EXPECT_EQ(error.message.find('\n'), std::string::npos) << error.message;
+  }
+}
+
+TEST(CompletionRequest, TooManyPromptsAreRefused) {
+  nlohmann::json body;
+  body["prompt"] = std::vector<std::string>(kPromptsMax, "x");
+  EXPECT_EQ(Parse(body.dump()).prompts.size(), kPromptsMax);
+  body["prompt"].push_back("x");
+  EXPECT_EQ(Refusal(body.dump()).param, "prompt");
+}
+
+TEST(JsonBody, MalformedTextIsRefusedWithLineAndColumn) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "line 1, column 1"},
+      {"{\"prompt\":\n  nope}", "line 2, column 4"},
+      {"{\"prompt\": \"x\"", "line 1, column 15"},
+      {"{\"prompt\": \"x\"} x", "line 1, column 17"},
+      {"{\"temperature\": NaN}", "line 1, column 17"},
+      {"{\"temperature\": Infinity}", "line 1, column 17"},
+      {"{\"prompt\": \"\xff\"}", "line 1, column 13"},
+      {"{\"prompt\": \"\xed\xa0\x80\"}", "line 1, column"},
+      {R"({"prompt": "\ud800"})", "line 1, column"},
+      {"{\"prompt\": \"a\nb\"}", "line 1, column"},
+  };
+  for (const auto& [body, position] : cases) {
+    SCOPED_TRACE(body);
+    const ApiError error = Refusal(body);
+    EXPECT_EQ(error.code, "invalid_json");
+    EXPECT_NE(error.message.find(position), std::string::npos) << error.message;
+    EXPECT_EQ(error.message.find("json.exception"), std::string::npos) << error.message;
+    // Whatever bytes the message quotes, the reply is JSON.
+    EXPECT_TRUE(nlohmann::json::accept(ErrorBody(error)));
+  }
+}
+
+TEST(JsonBody, NumbersBeyondADoubleAreRefused) {
+  EXPECT_EQ(Refusal(R"({"prompt":"x","temperature":1e999})").code, "invalid_json");
+}
+
+TEST(JsonBody, DepthIsBoundedBeforeParsing) {
+  const std::string deep(8'000'000, '[');
+  EXPECT_NE(Refusal(R"({"prompt":)" + deep).message.find("nested"), std::string::npos);
+  const auto nested = [](int depth) {
+    return std::string(static_cast<size_t>(depth), '[') + "1" +
+           std::string(static_cast<size_t>(depth), ']');
+  };
+  EXPECT_TRUE(std::holds_alternative<nlohmann::json>(ParseJsonBody(nested(kJsonDepthMax))));
+  EXPECT_TRUE(std::holds_alternative<ApiError>(ParseJsonBody(nested(kJsonDepthMax + 1))));
+  // Brackets inside strings are text, also after an escaped quote.
+  const std::string text = R"({"prompt":"\")" + std::string(100, '[') + "\"}";
+  EXPECT_EQ(std::get<std::string>(Parse(text).prompts.at(0)).size(), 101u);
+}
+
+TEST(JsonBody, EveryPrefixAndEveryFlippedByteGivesAnAnswer) {
+  const std::string good =
+      R"({"prompt":["a\u00e9",[1,2]],"seed":-5,"stop":["\n"],"stream":true,"logprobs":3})";
+  for (size_t length = 0; length < good.size(); ++length) {
+    (void)ParseCompletionRequest(good.substr(0, length), kVocab);
+  }
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = good;
+      damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
+      ApiResult<CompletionRequest> result = ParseCompletionRequest(damaged, kVocab);
+      if (const ApiError* error = std::get_if<ApiError>(&result)) {
+        EXPECT_EQ(error->http_status, 400);
+        EXPECT_TRUE(nlohmann::json::accept(ErrorBody(*error)));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Parsing of a request body as JSON, for text that nobody has checked: depth is bounded before the
+// parser sees it, invalid UTF-8, NaN and numbers beyond a double are refused, and the message has
+// line and column.
+//
+// Threads: pure functions.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "server/openai_error.h"
+
+namespace tessera {
+
+// Requests nest three deep (an array of arrays of ids); more than this is an attack or a mistake.
+inline constexpr int kJsonDepthMax = 32;
+
+ApiResult<nlohmann::json> ParseJsonBody(std::string_view text);
+
+// A short description of a value for messages: `"abc"`, `5.5`, `true`, `an array`, at most ~50
+// bytes.
+std::string DescribeJson(const nlohmann::json& value);
+
+}  // namespace tessera

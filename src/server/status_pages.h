@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The bodies of the read-only routes: /health, /version, /v1/models, /cache.
+//
+// Threads: pure functions of their arguments.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine/engine.h"
+
+namespace tessera {
+
+struct ModelCard {
+  std::string id;
+  int64_t created = 0;         // when the server loaded it, seconds since 1970
+  uint64_t max_model_len = 0;  // tokens: of the context, what the budget can hold
+  ModelShape shape;
+  uint64_t weight_bytes = 0;
+};
+
+std::string HealthBody();
+std::string VersionBody();
+std::string ModelBody(const ModelCard& card);
+std::string ModelListBody(const ModelCard& card);
+
+// Bytes and pages by kind and pool. Bytes by kind are those really written; pages are what holds
+// them, so unit_bytes · held pages − bytes is what rounding costs.
+std::string CacheBody(const EngineStats& stats, const Organisation& organisation);
+
+}  // namespace tessera
