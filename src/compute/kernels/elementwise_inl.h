@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Norm, roundings, gates, residual, rotary embedding, discretisation, argmax: whole vectors, then
+// one masked vector through the same operations.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compute/kernels/math_inl.h"
+#include "compute/kernels/vec.h"
+
+namespace tessera::kernels {
+
+// body(i, lanes): 16 lanes per call, fewer in the last.
+template <class Body>
+TESSERA_INLINE void ForLanes(uint32_t n, Body body) {
+  uint32_t i = 0;
+  for (; i + 16 <= n; i += 16) body(i, Index<16>{});
+  if (i < n) body(i, n - i);
+}
+template <class V>
+TESSERA_INLINE typename V::F LoadLanes(const float* p, Index<16>) {
+  return V::Load(p);
+}
+template <class V>
+TESSERA_INLINE typename V::F LoadLanes(const float* p, uint32_t n) {
+  return V::LoadN(p, n);
+}
+template <class V>
+TESSERA_INLINE void StoreLanes(float* p, typename V::F x, Index<16>) {
+  V::Store(p, x);
+}
+template <class V>
+TESSERA_INLINE void StoreLanes(float* p, typename V::F x, uint32_t n) {
+  V::StoreN(p, x, n);
+}
+template <class V>
+TESSERA_INLINE void StoreBf16Lanes(uint16_t* p, typename V::F x, Index<16>) {
+  V::StoreBf16(p, x);
+}
+template <class V>
+TESSERA_INLINE void StoreBf16Lanes(uint16_t* p, typename V::F x, uint32_t n) {
+  V::StoreBf16N(p, x, n);
+}
+
+template <class V>
+void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* y) {
+  typename V::F squares = V::Zero();
+  ForLanes(n, [&](uint32_t i, auto lanes) {
+    const typename V::F v = LoadLanes<V>(x + i, lanes);
+    squares = V::Fma(v, v, squares);
+  });
+  const float mean = V::ReduceAdd(squares) / static_cast<float>(n);
+  const typename V::F scale = V::Set1(1.0f / __builtin_sqrtf(mean + eps));
+  ForLanes(n, [&](uint32_t i, auto lanes) {
+    const typename V::F v = V::Mul(LoadLanes<V>(x + i, lanes), scale);
+    StoreLanes<V>(y + i, V::Mul(v, LoadLanes<V>(weight + i, lanes)), lanes);
+  });
+}
+
+template <class V>
+void ToBf16(const float* x, uint32_t n, uint16_t* y) {
+  ForLanes(n, [&](uint32_t i, auto lanes) {
+    StoreBf16Lanes<V>(y + i, LoadLanes<V>(x + i, lanes), lanes);
+  });
+}
+
+template <class V>
+void ScaleToBf16(const float* x, float scale, uint32_t n, uint16_t* y) {
+  const typename V::F s = V::Set1(scale);
+  ForLanes(n, [&](uint32_t i, auto lanes) {
+    StoreBf16Lanes<V>(y + i, V::Mul(LoadLanes<V>(x + i, lanes), s), lanes);
+  });
+}
+
+// A d below 2^-126 is flushed to zero and so is its block: 1/d would be infinite.
+template <class V>
+void ToInt8(const float* x, uint32_t n, int8_t* y, float* scales) {
+  for (uint32_t i = 0; i < n; i += 32) {
+    const uint32_t count = n - i < 32 ? n - i : 32;
+    const typename V::F low = V::LoadN(x + i, count < 16 ? count : 16);
+    const typename V::F high = count > 16 ? V::LoadN(x + i + 16, count - 16) : V::Zero();
+    const float amax = V::ReduceMax(V::Max(V::Abs(low), V::Abs(high)));
+    const float d = amax / 127.0f;
+    const bool zero = !(d > 0.0f);
+    scales[i / 32] = zero ? 0.0f : d;
+    const typename V::F inverse = V::Set1(zero ? 0.0f : 1.0f / d);
+    V::StoreInt8(y + i, V::ToInt(V::Mul(low, inverse)));
+    V::StoreInt8(y + i + 16, V::ToInt(V::Mul(high, inverse)));
+  }
+}
+
+template <class V>
+void SiluMul(const float* gate, const float* x, uint32_t n, float* out) {
+  ForLanes(n, [&](uint32_t i, auto lanes) {
+    const typename V::F g = Silu<V>(LoadLanes<V>(gate + i, lanes));
+    StoreLanes<V>(out + i, V::Mul(g, LoadLanes<V>(x + i, lanes)), lanes);
+  });
+}
+
+template <class V>
+void AddResidual(const float* a, const float* b, uint32_t n, float* residual) {
+  ForLanes(n, [&](uint32_t i, auto lanes) {
+    typename V::F sum = LoadLanes<V>(a + i, lanes);
+    if (b != nullptr) sum = V::Add(sum, LoadLanes<V>(b + i, lanes));
+    StoreLanes<V>(residual + i, V::Add(LoadLanes<V>(residual + i, lanes), sum), lanes);
+  });
+}
+
+template <class V>
+void Rope(float* head, uint32_t n_rot, bool neox, const float* cos, const float* sin) {
+  const uint32_t half = n_rot / 2;
+  for (uint32_t j = 0; j < half; j += 16) {
+    const uint32_t n = half - j < 16 ? half - j : 16;
+    typename V::F a, b;
+    if (neox) {
+      a = V::LoadN(head + j, n);
+      b = V::LoadN(head + half + j, n);
+    } else {
+      V::LoadEvenOddN(head + 2 * j, &a, &b, n);
+    }
+    const typename V::F c = V::LoadN(cos + j, n);
+    const typename V::F s = V::LoadN(sin + j, n);
+    const typename V::F a2 = V::Fma(V::Neg(b), s, V::Mul(a, c));
+    const typename V::F b2 = V::Fma(a, s, V::Mul(b, c));
+    if (neox) {
+      V::StoreN(head + j, a2, n);
+      V::StoreN(head + half + j, b2, n);
+    } else {
+      V::StoreEvenOddN(head + 2 * j, a2, b2, n);
+    }
+  }
+}
+
+template <class V>
+void Discretize(const float* dt, const float* bias, const float* a, uint32_t heads, float* delta,
+                float* decay) {
+  ForLanes(heads, [&](uint32_t i, auto lanes) {
+    const typename V::F x = V::Add(LoadLanes<V>(dt + i, lanes), LoadLanes<V>(bias + i, lanes));
+    const typename V::F d = Softplus<V>(x);
+    StoreLanes<V>(delta + i, d, lanes);
+    StoreLanes<V>(decay + i, Exp<V>(V::Mul(d, LoadLanes<V>(a + i, lanes))), lanes);
+  });
+}
+
+// Each lane keeps its first maximum, so ties across lanes go to the lower index. A NaN is never
+// greater than what it is compared with; all NaN gives 0.
+template <class V>
+uint32_t Argmax(const float* x, uint32_t n) {
+  const float lowest = -__builtin_inff();
+  typename V::F best = V::Set1(lowest);
+  typename V::I best_block = V::Set1I(0);
+  ForLanes(n, [&](uint32_t i, auto lanes) {
+    typename V::F v = LoadLanes<V>(x + i, lanes);
+    v = V::Select(V::FirstN(lanes), v, V::Set1(lowest));
+    const typename V::M better = V::Less(best, v);
+    best = V::Select(better, v, best);
+    best_block = V::SelectI(better, V::Set1I(static_cast<int32_t>(i)), best_block);
+  });
+  float values[16];
+  int32_t blocks[16];
+  V::Store(values, best);
+  V::StoreI(blocks, best_block);
+  float value = values[0];
+  uint32_t index = static_cast<uint32_t>(blocks[0]);
+  for (uint32_t lane = 1; lane < 16; ++lane) {
+    const uint32_t candidate = static_cast<uint32_t>(blocks[lane]) + lane;
+    if (values[lane] > value || (values[lane] == value && candidate < index)) {
+      value = values[lane];
+      index = candidate;
+    }
+  }
+  return index;
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernel templates (*_inl.h) ask of an instruction set: a class Vec of static functions on
+// 16 lanes of fp32. scalar::Vec (vec_scalar.h) is the plain definition; every other must give the
+// same bits in every lane.
+//
+//   F            16 floats            I   16 int32          M   a mask of 16 lanes
+//   P            16 pairs of bf16, the even element in the low half
+//
+//   Zero Set1 Load Store              whole vectors; addresses need no alignment
+//   LoadN StoreN                      the first n lanes only; the rest read as +0, or stay
+//   untouched LoadBf16[N] StoreBf16[N]          as bf16, rounded by vcvtneps2bf16's rule LoadHalf
+//   16 f16, exact LoadEvenOdd[N] StoreEvenOdd[N]    n interleaved pairs Add Sub Mul Div Fma IEEE,
+//   one rounding each; Fma(a, b, c) = a·b + c Max(a, b)                         a > b ? a : b, so b
+//   when either is NaN Neg Abs                           sign bit only Less(a, b) IsNan FirstN(n)
+//   Select(m, a, b) ReduceAdd ReduceMax               the tree of K3: lane i with i+8, then 4, 2, 1
+//   Bits FromBits AddI SubI ShiftLeft<k> ShiftRight<k> (arithmetic) ToFloat ToInt (nearest even)
+//   StoreInt8                         saturated to [-128, 127]
+//   LoadPairs BroadcastPair BroadcastLast DotBf16
+//                                     DotBf16(acc, a, b): Fma of the odd elements, then of the even
+//   Int8Dots                          exact Σ of 32 products per lane (gemm_inl.h)
+//
+// and the blocking the templates should use (registers allow 24 accumulators on AVX-512).
+//
+// Templates never mention a width other than 16, and call no library function: an inline function
+// of the standard library instantiated here with AVX-512 flags could replace, at link time, the
+// copy that older CPUs run. Vec is a different type per instruction set, so the instantiations of
+// these templates never meet.
+#pragma once
+
+#define TESSERA_INLINE inline __attribute__((always_inline))
+
+namespace tessera::kernels {
+
+// Calls f(Index<0>{}) … f(Index<N-1>{}): a loop that is unrolled in the source, so that arrays
+// indexed by it live in registers at any optimisation level.
+template <int I>
+struct Index {
+  static constexpr int value = I;
+  constexpr operator int() const { return I; }
+};
+template <int N, int I = 0, class Body>
+TESSERA_INLINE void Unroll(Body&& body) {
+  if constexpr (I < N) {
+    body(Index<I>{});
+    Unroll<N, I + 1>(body);
+  }
+}
+
+}  // namespace tessera::kernels

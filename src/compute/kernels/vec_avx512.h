@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Vec on AVX-512 F, BW, DQ, VL, BF16 and VNNI (see vec.h). Included by avx512.cc only.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compute/kernels/vec.h"
+
+namespace tessera::kernels::avx512 {
+
+struct Vec {
+  using F = __m512;
+  using I = __m512i;
+  using P = __m512i;
+  using M = __mmask16;
+
+  static constexpr int kGemmRows = 6;
+  static constexpr int kGemmPanels = 4;
+  static constexpr int kGemmPanelsFewRows = 8;
+  static constexpr int kQueryBlock = 6;
+  static constexpr int kScoreGroups = 2;
+  static constexpr int kValueVectors = 4;
+
+  static TESSERA_INLINE M FirstN(uint32_t n) { return static_cast<M>((1u << n) - 1); }
+
+  static TESSERA_INLINE F Zero() { return _mm512_setzero_ps(); }
+  static TESSERA_INLINE F Set1(float x) { return _mm512_set1_ps(x); }
+  static TESSERA_INLINE F Load(const float* p) { return _mm512_loadu_ps(p); }
+  static TESSERA_INLINE F LoadN(const float* p, uint32_t n) {
+    return _mm512_maskz_loadu_ps(FirstN(n), p);
+  }
+  static TESSERA_INLINE void Store(float* p, F x) { _mm512_storeu_ps(p, x); }
+  static TESSERA_INLINE void StoreN(float* p, F x, uint32_t n) {
+    _mm512_mask_storeu_ps(p, FirstN(n), x);
+  }
+
+  static TESSERA_INLINE F WidenBf16(__m256i x) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+  }
+  static TESSERA_INLINE __m256i NarrowBf16(F x) { return (__m256i)_mm512_cvtneps_pbh(x); }
+  static TESSERA_INLINE F LoadBf16(const uint16_t* p) {
+    return WidenBf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static TESSERA_INLINE F LoadBf16N(const uint16_t* p, uint32_t n) {
+    return WidenBf16(_mm256_maskz_loadu_epi16(FirstN(n), p));
+  }
+  static TESSERA_INLINE void StoreBf16(uint16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), NarrowBf16(x));
+  }
+  static TESSERA_INLINE void StoreBf16N(uint16_t* p, F x, uint32_t n) {
+    _mm256_mask_storeu_epi16(p, FirstN(n), NarrowBf16(x));
+  }
+  static TESSERA_INLINE F LoadHalf(const uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  // Lane pairs of two vectors read as 32 consecutive floats, 2n of them present.
+  static TESSERA_INLINE void LoadEvenOddN(const float* p, F* even, F* odd, uint32_t n) {
+    const uint32_t first = n < 8 ? n * 2 : 16;
+    const F a = LoadN(p, first);
+    const F b = n > 8 ? LoadN(p + 16, n * 2 - 16) : Zero();
+    const __m512i even_index =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    *even = _mm512_permutex2var_ps(a, even_index, b);
+    *odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(even_index, _mm512_set1_epi32(1)), b);
+  }
+  static TESSERA_INLINE void StoreEvenOddN(float* p, F even, F odd, uint32_t n) {
+    const __m512i low_index =
+        _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const __m512i high_index = _mm512_add_epi32(low_index, _mm512_set1_epi32(8));
+    StoreN(p, _mm512_permutex2var_ps(even, low_index, odd), n < 8 ? n * 2 : 16);
+    if (n > 8) StoreN(p + 16, _mm512_permutex2var_ps(even, high_index, odd), n * 2 - 16);
+  }
+
+  static TESSERA_INLINE F Add(F a, F b) { return _mm512_add_ps(a, b); }
+  static TESSERA_INLINE F Sub(F a, F b) { return _mm512_sub_ps(a, b); }
+  static TESSERA_INLINE F Mul(F a, F b) { return _mm512_mul_ps(a, b); }
+  static TESSERA_INLINE F Div(F a, F b) { return _mm512_div_ps(a, b); }
+  static TESSERA_INLINE F Fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+  static TESSERA_INLINE F Max(F a, F b) { return _mm512_max_ps(a, b); }
+  static TESSERA_INLINE F Neg(F a) { return _mm512_xor_ps(a, Set1(-0.0f)); }
+  static TESSERA_INLINE F Abs(F a) { return _mm512_andnot_ps(Set1(-0.0f), a); }
+
+  static TESSERA_INLINE M Less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+  static TESSERA_INLINE M IsNan(F a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+  static TESSERA_INLINE F Select(M m, F a, F b) { return _mm512_mask_blend_ps(m, b, a); }
+  static TESSERA_INLINE I SelectI(M m, I a, I b) { return _mm512_mask_blend_epi32(m, b, a); }
+
+  // The tree in hand: a compiler's reduce intrinsic has whatever order it likes.
+  static TESSERA_INLINE float ReduceAdd(F x) {
+    __m256 t8 = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 t4 = _mm_add_ps(_mm256_castps256_ps128(t8), _mm256_extractf128_ps(t8, 1));
+    __m128 t2 = _mm_add_ps(t4, _mm_movehl_ps(t4, t4));
+    return _mm_cvtss_f32(_mm_add_ss(t2, _mm_movehdup_ps(t2)));
+  }
+  static TESSERA_INLINE float ReduceMax(F x) {
+    __m256 t8 = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
+    __m128 t4 = _mm_max_ps(_mm256_castps256_ps128(t8), _mm256_extractf128_ps(t8, 1));
+    __m128 t2 = _mm_max_ps(t4, _mm_movehl_ps(t4, t4));
+    return _mm_cvtss_f32(_mm_max_ss(t2, _mm_movehdup_ps(t2)));
+  }
+
+  static TESSERA_INLINE I Bits(F x) { return _mm512_castps_si512(x); }
+  static TESSERA_INLINE F FromBits(I x) { return _mm512_castsi512_ps(x); }
+  static TESSERA_INLINE I Set1I(int32_t x) { return _mm512_set1_epi32(x); }
+  static TESSERA_INLINE I AddI(I a, I b) { return _mm512_add_epi32(a, b); }
+  static TESSERA_INLINE I SubI(I a, I b) { return _mm512_sub_epi32(a, b); }
+  template <int kBits>
+  static TESSERA_INLINE I ShiftLeft(I a) {
+    return _mm512_slli_epi32(a, kBits);
+  }
+  template <int kBits>
+  static TESSERA_INLINE I ShiftRight(I a) {
+    return _mm512_srai_epi32(a, kBits);
+  }
+  static TESSERA_INLINE F ToFloat(I a) { return _mm512_cvtepi32_ps(a); }
+  static TESSERA_INLINE I ToInt(F a) { return _mm512_cvtps_epi32(a); }
+  static TESSERA_INLINE void StoreI(int32_t* p, I x) { _mm512_storeu_si512(p, x); }
+  static TESSERA_INLINE void StoreInt8(int8_t* p, I x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(x));
+  }
+
+  static TESSERA_INLINE P LoadPairs(const void* p) { return _mm512_loadu_si512(p); }
+  static TESSERA_INLINE P BroadcastPair(const void* p) {
+    int32_t pair;
+    __builtin_memcpy(&pair, p, 4);
+    return _mm512_set1_epi32(pair);
+  }
+  static TESSERA_INLINE P BroadcastLast(const void* p) {
+    uint16_t element;
+    __builtin_memcpy(&element, p, 2);
+    return _mm512_set1_epi32(element);
+  }
+  static TESSERA_INLINE F DotBf16(F acc, P a, P b) {
+    return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b);
+  }
+
+  // vpdpbusd multiplies unsigned by signed bytes: activations enter as a + 128, and 128·Σw, summed
+  // once per block for all rows, is taken off by starting from its negative. No intermediate
+  // exceeds 32·255·128 < 2^31, so the result is exact.
+  template <int kRows, int kVectors>
+  static TESSERA_INLINE void Int8Dots(const std::byte* w, size_t w_stride, const std::byte* a,
+                                      size_t a_stride, I (&dots)[kRows][kVectors]) {
+    const __m512i offset = _mm512_set1_epi8(-128);  // as unsigned: 128
+    Unroll<kVectors>([&](auto v) {
+      I sum = _mm512_setzero_si512();
+      Unroll<8>([&](auto j) {
+        sum = _mm512_dpbusd_epi32(sum, offset, _mm512_loadu_si512(w + v * w_stride + j * 64));
+      });
+      sum = _mm512_sub_epi32(_mm512_setzero_si512(), sum);
+      Unroll<kRows>([&](auto r) { dots[r][v] = sum; });
+    });
+    for (int j = 0; j < 8; ++j) {
+      I wv[kVectors];
+      Unroll<kVectors>([&](auto v) { wv[v] = _mm512_loadu_si512(w + v * w_stride + j * 64); });
+      Unroll<kRows>([&](auto r) {
+        const I ar = _mm512_xor_si512(BroadcastPair(a + r * a_stride + j * 4), offset);
+        Unroll<kVectors>([&](auto v) { dots[r][v] = _mm512_dpbusd_epi32(dots[r][v], ar, wv[v]); });
+      });
+    }
+  }
+};
+
+}  // namespace tessera::kernels::avx512
