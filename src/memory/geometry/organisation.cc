@@ -15,8 +15,6 @@ namespace {
 using Kind = OrganisationSpec::Kind;
 
 constexpr uint32_t kMaxBlockTokens = 1u << 20;
-// Room to spare below StrongId's invalid value, for slots (page · n + slot) too.
-constexpr uint64_t kMaxIndices = uint64_t{1} << 31;
 
 struct Builder {
   Kind kind;
@@ -118,7 +116,7 @@ Status SetPageCount(uint64_t pool_bytes, const Organisation& table, size_t index
         BudgetForPages(table, std::span(one_each).first(table.pools.size()))));
   }
   const bool slots = static_cast<int>(index) == table.state_pool && table.slots_per_page > 0;
-  const uint64_t most = kMaxIndices / (slots ? table.slots_per_page : 1);
+  const uint64_t most = kMaxPoolIndices / (slots ? table.slots_per_page : 1);
   if (pages > most) {
     return InvalidArgument(fmt::format(
         "organisation {}: the budget would cut pool '{}' into {} pages of {} bytes; at most {} are "

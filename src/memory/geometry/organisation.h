@@ -51,6 +51,9 @@ struct OrganisationSpec {
   std::string ToString() const;  // parses back to the same spec
 };
 
+// Pages of a pool, and its slots: room to spare below StrongId's invalid value.
+inline constexpr uint64_t kMaxPoolIndices = uint64_t{1} << 31;
+
 // Shares of the budget are whole millionths, so that "0.4" is exactly two fifths.
 inline constexpr uint64_t kShareScale = 1'000'000;
 

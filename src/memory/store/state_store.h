@@ -6,22 +6,21 @@
 //
 // A sequence:
 //
-//   (none) --Admit(tokens)--> Admitted --BeginStep--> InStep --EndStep--> Admitted --(dropped)-->
-//   (none)
+//   (none) --Admit--> Admitted --BeginStep--> InStep --EndStep--> Admitted --(dropped)--> (none)
 //
 //   Admit      reserves, over all kinds and before anything is computed, the pages of `max_tokens`
-//   of
-//              attention and of the live image (two images when the sequence may fork); after a
+//              of attention and of the live image (two images when the sequence may fork); after a
 //              grant no allocation of the sequence can fail
 //   BeginStep  takes pages for the tokens the step will write and hands out their addresses; with
 //              `fork` the image is written to fresh members and the old ones are left as they were
 //   EndStep    the step's writes are complete: position advances, forked-from members are freed
-//   dropping   the SequenceState returns every page and what is left of its reservation
+//   dropping   (in a step or out of one) returns every page and what is left of the reservation
 //
 // S1  For each pool, after every call: free + reserved + held = total. Validate checks it.
 // S2  A page is held by at most one sequence.
 // S3  BeginStep never fails and never allocates from the heap after Admit.
-// S4  Freed pages are filled with 0xFF (a NaN in bf16 and fp32) when poisoning is on.
+// S4  Freed pages, and all of them before their first use, are filled with 0xFF (a NaN in bf16 and
+//     fp32) when poisoning is on.
 //
 // Failure: Create gives kNoMemory (with the bytes needed) or kInvalidArgument. Admission outcomes
 // are an enum with the number that decided. Threads: one at a time, except that the bytes a
@@ -124,8 +123,13 @@ class StateStore {
   const Organisation& organisation() const;
 
   StateNeed NeedFor(uint64_t max_tokens, bool may_fork = false) const;
-  // Bytes of budget an otherwise empty store needs to admit it.
+  // The least budget with which an otherwise empty store admits it; 2^64-1 when none could.
   uint64_t BudgetFor(uint64_t max_tokens, bool may_fork = false) const;
+  // The same for so many sequences together, before there is a store.
+  static Result<uint64_t> BudgetForSequences(const StateShape& shape,
+                                             const OrganisationSpec& organisation,
+                                             uint32_t sequences, uint64_t max_tokens,
+                                             bool may_fork = false);
   AdmitResult Admit(uint64_t max_tokens, bool may_fork = false);
 
   StoreStats Stats() const;
