@@ -58,8 +58,9 @@ double Exp(Pair x) {
       1.0 / 479001600, 1.0 / 6227020800, 1.0 / 87178291200};
   double series = kInverseFactorial[12];
   for (int k = 11; k >= 0; --k) series = Fma(series, r, kInverseFactorial[k]);
-  // e^r = 1 + r + r²·series; the low part enters times e^r ≈ 1 + r.
-  const double p = 1 + (r + Fma(r * r, series, Fma(r_low, r, r_low)));
+  // e^(r + low) = 1 + r + r²·series + low·e^r.
+  const double rest = r * r * series;
+  const double p = 1 + (r + Fma(r_low, 1 + r + rest, rest));
   const uint64_t exponent = static_cast<uint64_t>(static_cast<int64_t>(n)) << 52;
   return std::bit_cast<double>(std::bit_cast<uint64_t>(p) + exponent);
 }

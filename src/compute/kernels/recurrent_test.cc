@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Convolution and scan against the formulas on flat arrays: any cut of the tokens, channels and
+// heads, in place or from a checkpoint, in members of any size, gives the same outputs and state.
+#include <functional>
+
+#include "compute/kernels/oracle.h"
+#include "compute/kernels/test_support.h"
+
+namespace tessera::testing {
+namespace {
+
+template <class T>
+std::vector<std::byte> AsBytes(const std::vector<T>& v) {
+  std::vector<std::byte> bytes(v.size() * sizeof(T));
+  std::memcpy(bytes.data(), v.data(), bytes.size());
+  return bytes;
+}
+
+// ---- convolution
+
+struct ConvCase {
+  uint32_t channels, taps, rows;
+  size_t stride;  // of input and output
+  std::vector<float> input, weights, bias;
+  std::vector<uint16_t> past;  // [taps][row elements], padding zero
+  uint64_t start;
+
+  uint64_t row_bytes() const { return (channels * 2 + 31) / 32 * 32; }
+  uint64_t state_bytes() const { return start + taps * row_bytes(); }
+};
+
+ConvCase MakeConv(uint64_t seed, uint32_t channels, uint32_t taps, uint32_t rows, bool zero,
+                  Data data) {
+  Random random(seed);
+  ConvCase c{channels, taps, rows, channels + 5u, {}, {}, {}, {}, 96};
+  c.input = Floats(random, rows * c.stride, data);
+  c.weights = Floats(random, (taps + 1) * c.stride, Data::kPlain);
+  c.bias = Floats(random, channels, Data::kPlain);
+  const size_t row_elements = c.row_bytes() / 2;
+  c.past.assign(taps * row_elements, 0);
+  for (uint32_t j = 0; j < taps && !zero; ++j) {
+    for (uint32_t i = 0; i < channels; ++i) {
+      c.past[j * row_elements + i] = FloatToBf16(AwkwardFloat(random, data));
+    }
+  }
+  return c;
+}
+
+struct ConvResult {
+  std::vector<float> output;
+  std::vector<uint16_t> state;
+};
+
+ConvResult WantedConv(const ConvCase& c) {
+  ConvResult r{std::vector<float>(c.rows * c.stride), c.past};
+  const size_t row_elements = c.row_bytes() / 2;
+  for (uint32_t ch = 0; ch < c.channels; ++ch) {
+    std::vector<float> u;
+    for (uint32_t j = 0; j < c.taps; ++j) u.push_back(Bf16ToFloat(c.past[j * row_elements + ch]));
+    for (uint32_t t = 0; t < c.rows; ++t) {
+      u.push_back(oracle::RoundBf16(c.input[t * c.stride + ch]));
+    }
+    for (uint32_t t = 0; t < c.rows; ++t) {
+      float y = c.bias[ch];
+      for (uint32_t j = 0; j <= c.taps; ++j)
+        y = std::fma(c.weights[j * c.stride + ch], u[t + j], y);
+      r.output[t * c.stride + ch] = oracle::Silu(y);
+    }
+    for (uint32_t j = 0; j < c.taps; ++j) {
+      r.state[j * row_elements + ch] = FloatToBf16(u[c.rows + j]);
+    }
+  }
+  return r;
+}
+
+ConvArgs ConvArgsOf(const ConvCase& c, uint32_t row, uint32_t rows, std::vector<float>* output) {
+  ConvArgs a;
+  a.input = c.input.data() + row * c.stride;
+  a.input_stride = c.stride;
+  a.weights = c.weights.data();
+  a.weight_stride = c.stride;
+  a.bias = c.bias.data();
+  a.output = output->data() + row * c.stride;
+  a.output_stride = c.stride;
+  a.rows = rows;
+  a.channel_end = c.channels;
+  a.taps = c.taps;
+  a.start = c.start;
+  a.row_bytes = c.row_bytes();
+  return a;
+}
+
+bool StateIs(const std::vector<std::byte>& linear, uint64_t start,
+             const std::vector<std::byte>& want) {
+  return std::equal(want.begin(), want.end(), linear.begin() + static_cast<ptrdiff_t>(start));
+}
+
+class ConvTest : public KernelTest {};
+TESSERA_KERNEL_TEST_SUITE(ConvTest);
+
+TEST_P(ConvTest, IsTheFormulaFromACheckpointInPlaceAndFromNothing) {
+  for (Data data : {Data::kPlain, Data::kTiny}) {
+    for (uint32_t taps : {1u, 2u, 3u, 4u, 6u}) {
+      for (uint32_t channels : {1u, 16u, 19u, 64u, 90u}) {
+        for (uint32_t rows : {1u, 2u, 3u, 5u, 37u}) {
+          for (uint64_t unit : {32u, 96u, 4096u}) {
+            for (int kind = 0; kind < 3; ++kind) {  // checkpoint, in place, nothing
+              const ConvCase c = MakeConv(rows, channels, taps, rows, kind == 2, data);
+              const ConvResult want = WantedConv(c);
+              PagedState source(c.state_bytes(), unit, 1), other(c.state_bytes(), unit, 2);
+              std::vector<std::byte> linear(c.start, std::byte{0xFF});
+              const std::vector<std::byte> past = AsBytes(c.past);
+              linear.insert(linear.end(), past.begin(), past.end());
+              source.Write(linear);
+              PagedState& destination = kind == 1 ? source : other;
+              std::vector<float> output(c.rows * c.stride);
+              ConvArgs args = ConvArgsOf(c, 0, rows, &output);
+              if (kind != 2) args.source = source.bytes();
+              args.destination = destination.bytes();
+              table().conv(args);
+              ASSERT_TRUE(SameBits(output, want.output)) << "taps " << taps << " rows " << rows;
+              ASSERT_TRUE(StateIs(destination.Read(), c.start, AsBytes(want.state)))
+                  << "taps " << taps << " rows " << rows << " channels " << channels;
+              ASSERT_TRUE(source.PoisonIntact() && other.PoisonIntact());
+              if (kind == 0) {
+                ASSERT_EQ(source.Read(), linear);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ConvTest, CuttingTokensAndChannelsDoesNotShow) {
+  Random random(8);
+  for (uint32_t taps : {3u, 5u}) {
+    const ConvCase c = MakeConv(1, 150, taps, 37, false, Data::kPlain);
+    const ConvResult want = WantedConv(c);
+    for (int round = 0; round < 20; ++round) {
+      PagedState source(c.state_bytes(), 64, 1), live(c.state_bytes(), 160, 2);
+      std::vector<std::byte> linear(c.start);
+      const std::vector<std::byte> past = AsBytes(c.past);
+      linear.insert(linear.end(), past.begin(), past.end());
+      source.Write(linear);
+      std::vector<float> output(c.rows * c.stride);
+      for (uint32_t row = 0; row < c.rows;) {
+        const uint32_t rows = 1 + static_cast<uint32_t>(random.Below(c.rows - row));
+        for (uint32_t begin = 0; begin < c.channels;) {
+          ConvArgs args = ConvArgsOf(c, row, rows, &output);
+          args.channel_begin = begin;
+          args.channel_end = std::min<uint32_t>(
+              c.channels, begin + 16 * (1 + static_cast<uint32_t>(random.Below(5))));
+          args.source = row == 0 ? source.bytes() : live.bytes();
+          args.destination = live.bytes();
+          table().conv(args);
+          begin = args.channel_end;
+        }
+        row += rows;
+      }
+      ASSERT_TRUE(SameBits(output, want.output));
+      ASSERT_TRUE(StateIs(live.Read(), c.start, AsBytes(want.state)));
+    }
+  }
+}
+
+// ---- scan
+
+struct ScanCase {
+  uint32_t heads, head_dim, state, heads_per_group, rows;
+  size_t stride, y_stride;
+  std::vector<float> xbc, delta, decay, d;
+  std::vector<float> past;  // [heads·head_dim][row floats], padding zero
+  uint64_t start;
+
+  size_t row_floats() const { return (state + 15) / 16 * 16; }
+  uint64_t row_bytes() const { return row_floats() * 4; }
+  uint32_t groups() const { return heads / heads_per_group; }
+  size_t x_at() const { return 0; }
+  size_t b_at() const { return size_t{heads} * head_dim; }
+  size_t c_at() const { return b_at() + size_t{groups()} * state; }
+  uint64_t state_bytes() const { return start + heads * head_dim * row_bytes(); }
+};
+
+ScanCase MakeScan(uint64_t seed, uint32_t heads, uint32_t per_group, uint32_t head_dim,
+                  uint32_t state, uint32_t rows, bool zero, Data data) {
+  Random random(seed);
+  ScanCase c{};
+  c.heads = heads, c.head_dim = head_dim, c.state = state, c.heads_per_group = per_group;
+  c.rows = rows;
+  c.stride = c.c_at() + size_t{c.groups()} * state + 3;
+  c.y_stride = heads * head_dim + 1u;
+  c.xbc = Floats(random, rows * c.stride, data);
+  c.delta = Floats(random, rows * heads, 0.001f, 0.1f);
+  c.decay = Floats(random, rows * heads, 0.2f, 1.0f);
+  c.d = Floats(random, heads, Data::kPlain);
+  c.start = c.row_bytes();
+  c.past.assign(heads * head_dim * c.row_floats(), 0.0f);
+  for (size_t i = 0; i < c.past.size() && !zero; ++i) {
+    if (i % c.row_floats() < state) c.past[i] = AwkwardFloat(random, data) + 0.0f;
+  }
+  return c;
+}
+
+struct ScanResult {
+  std::vector<float> y, state;
+};
+
+ScanResult WantedScan(const ScanCase& c) {
+  ScanResult r{std::vector<float>(c.rows * c.y_stride), c.past};
+  for (uint32_t h = 0; h < c.heads; ++h) {
+    const size_t g = h / c.heads_per_group;
+    for (uint32_t p = 0; p < c.head_dim; ++p) {
+      float* s = r.state.data() + (size_t{h} * c.head_dim + p) * c.row_floats();
+      for (uint32_t t = 0; t < c.rows; ++t) {
+        const float* row = c.xbc.data() + t * c.stride;
+        const float x = row[c.x_at() + h * c.head_dim + p];
+        const float dx = c.delta[t * c.heads + h] * x;
+        std::vector<std::vector<float>> chain(4, std::vector<float>(16, 0.0f));
+        for (uint32_t n = 0; n < c.row_floats(); ++n) {
+          const float b = n < c.state ? row[c.b_at() + g * c.state + n] : 0.0f;
+          const float cc = n < c.state ? row[c.c_at() + g * c.state + n] : 0.0f;
+          s[n] = n < c.state ? std::fma(s[n], c.decay[t * c.heads + h], dx * b) : 0.0f;
+          float& acc = chain[n / 16 % 4][n % 16];
+          acc = std::fma(s[n], cc, acc);
+        }
+        std::vector<float> lanes(16);
+        for (size_t i = 0; i < 16; ++i) {
+          lanes[i] = (chain[0][i] + chain[1][i]) + (chain[2][i] + chain[3][i]);
+        }
+        r.y[t * c.y_stride + h * c.head_dim + p] = std::fma(c.d[h], x, oracle::Tree(lanes));
+      }
+    }
+  }
+  return r;
+}
+
+ScanArgs ScanArgsOf(const ScanCase& c, uint32_t row, uint32_t rows, std::vector<float>* y) {
+  ScanArgs a;
+  const float* base = c.xbc.data() + row * c.stride;
+  a.x = base + c.x_at();
+  a.b = base + c.b_at();
+  a.c = base + c.c_at();
+  a.stride = c.stride;
+  a.delta = c.delta.data() + row * c.heads;
+  a.decay = c.decay.data() + row * c.heads;
+  a.heads_stride = c.heads;
+  a.d = c.d.data();
+  a.y = y->data() + row * c.y_stride;
+  a.y_stride = c.y_stride;
+  a.rows = rows;
+  a.head_end = c.heads;
+  a.head_dim = c.head_dim;
+  a.state = c.state;
+  a.heads_per_group = c.heads_per_group;
+  a.start = c.start;
+  a.row_bytes = c.row_bytes();
+  return a;
+}
+
+std::vector<std::byte> LinearState(const ScanCase& c) {
+  std::vector<std::byte> linear(c.start, std::byte{0xFF});
+  const std::vector<std::byte> past = AsBytes(c.past);
+  linear.insert(linear.end(), past.begin(), past.end());
+  return linear;
+}
+
+class ScanTest : public KernelTest {};
+TESSERA_KERNEL_TEST_SUITE(ScanTest);
+
+TEST_P(ScanTest, IsTheFormulaFromACheckpointInPlaceAndFromNothing) {
+  for (Data data : {Data::kPlain, Data::kNear, Data::kTiny}) {
+    for (uint32_t state : {1u, 8u, 16u, 24u, 32u, 48u, 64u, 128u, 256u, 272u}) {
+      for (uint32_t rows : {1u, 2u, 16u, 37u}) {
+        for (uint64_t unit_rows : {1u, 3u, 64u}) {
+          for (int kind = 0; kind < 3; ++kind) {
+            const ScanCase c = MakeScan(state, 4, 2, 3, state, rows, kind == 2, data);
+            const ScanResult want = WantedScan(c);
+            const uint64_t unit = unit_rows * c.row_bytes();
+            PagedState source(c.state_bytes(), unit, 1), other(c.state_bytes(), unit, 2);
+            source.Write(LinearState(c));
+            PagedState& destination = kind == 1 ? source : other;
+            std::vector<float> y(c.rows * c.y_stride);
+            ScanArgs args = ScanArgsOf(c, 0, rows, &y);
+            if (kind != 2) args.source = source.bytes();
+            args.destination = destination.bytes();
+            table().scan(args);
+            ASSERT_TRUE(SameBits(y, want.y)) << "state " << state << " rows " << rows;
+            ASSERT_TRUE(StateIs(destination.Read(), c.start, AsBytes(want.state)))
+                << "state " << state << " rows " << rows << " kind " << kind;
+            ASSERT_TRUE(source.PoisonIntact() && other.PoisonIntact());
+            if (kind == 0) {
+              ASSERT_EQ(source.Read(), LinearState(c));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ScanTest, CuttingTokensAndHeadsDoesNotShow) {
+  Random random(9);
+  const ScanCase c = MakeScan(1, 6, 3, 5, 64, 37, false, Data::kPlain);
+  const ScanResult want = WantedScan(c);
+  for (int round = 0; round < 20; ++round) {
+    PagedState source(c.state_bytes(), 256, 1), live(c.state_bytes(), 768, 2);
+    source.Write(LinearState(c));
+    std::vector<float> y(c.rows * c.y_stride);
+    const std::vector<uint32_t> cuts =
+        round == 0 ? std::vector<uint32_t>{1, 15, 21} : std::vector<uint32_t>{};
+    for (uint32_t row = 0, i = 0; row < c.rows; ++i) {
+      const uint32_t rows =
+          i < cuts.size() ? cuts[i] : 1 + static_cast<uint32_t>(random.Below(c.rows - row));
+      for (uint32_t head = 0; head < c.heads;) {
+        ScanArgs args = ScanArgsOf(c, row, rows, &y);
+        args.head_begin = head;
+        args.head_end = head + 1 + static_cast<uint32_t>(random.Below(c.heads - head));
+        args.source = row == 0 ? source.bytes() : live.bytes();
+        args.destination = live.bytes();
+        table().scan(args);
+        head = args.head_end;
+      }
+      row += rows;
+    }
+    ASSERT_TRUE(SameBits(y, want.y));
+    ASSERT_TRUE(StateIs(live.Read(), c.start, AsBytes(want.state)));
+  }
+}
+
+// An infinite x makes its row's y NaN; the padding beyond N stays zero all the same.
+TEST_P(ScanTest, PaddingStaysZeroWhateverXIs) {
+  ScanCase c = MakeScan(2, 1, 1, 1, 20, 2, true, Data::kPlain);
+  c.xbc[0] = std::numeric_limits<float>::infinity();
+  PagedState live(c.state_bytes(), c.row_bytes(), 1);
+  std::vector<float> y(c.rows * c.y_stride);
+  ScanArgs args = ScanArgsOf(c, 0, 2, &y);
+  args.destination = live.bytes();
+  table().scan(args);
+  const std::vector<std::byte> linear = live.Read();
+  for (uint64_t x = c.start + 20 * 4; x < c.start + 32 * 4; ++x) {
+    EXPECT_EQ(linear[x], std::byte{0});
+  }
+}
+
+}  // namespace
+}  // namespace tessera::testing
