@@ -11,9 +11,8 @@
 //                 Finished(cancelled)
 //
 // E1  The budget is never exceeded: a request is admitted only with a reservation for its prompt
-// and
-//     max_tokens over all kinds; one that could never fit is refused by Submit with kNoMemory and
-//     the bytes needed.
+//     and max_tokens over all kinds; one that could never fit is refused by Submit with kNoMemory
+//     and the bytes needed.
 // E2  A request's tokens, log-probabilities and receipt do not depend on what else runs.
 // E3  Each request gets exactly one final event (finish set), after which its sink is not called.
 // E4  No heap allocation per decode step by the loop once a request is running, beyond what its
@@ -21,8 +20,8 @@
 //
 // Failure: Create and Submit return a Status; nothing throws. When the loop stops, requests that
 // have not finished end with FinishReason::kCancelled.
-// Threads: all methods from any thread. Sinks run on the loop thread: they must not block and must
-// not call the engine, except Cancel.
+// Threads: all methods from any thread. Sinks run on the loop thread: they must not block, and of
+// the engine they may call Cancel and Stats only.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +49,9 @@ struct EngineOptions {
   uint32_t chunk_tokens = 256;  // new tokens in one step; at least max_running
   int threads = 0;              // 0: the CPUs this process may use
   std::string isa;              // TESSERA_ISA; empty: best
+  // For tests: freed state memory is filled with NaN, pages are handed out in a random order.
+  bool poison = false;
+  uint64_t shuffle_seed = 0;
 };
 
 // All optional; the defaults are greedy decoding.
@@ -67,8 +69,11 @@ struct Request {
   SamplingOptions sampling;
   std::vector<std::string> stop;  // generation ends before the first of these in the text
   bool ignore_eos = false;
-  int logprobs = -1;         // per generated token: this many alternatives, -1 none
-  int prompt_logprobs = -1;  // per prompt position, likewise
+  int logprobs = -1;  // per generated token: this many alternatives, at most 100; -1 none
+  // Per prompt position, likewise: entry i is the distribution after prompt token i, its `chosen`
+  // the token that follows (after the last one: the one sampled, or the most probable when
+  // max_tokens is 0).
+  int prompt_logprobs = -1;
 };
 
 struct TokenLogprob {

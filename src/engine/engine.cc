@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bytes.h"
+#include "compute/gguf/gguf_file.h"
+#include "compute/kernels/kernel_table.h"
+#include "compute/model/model.h"
+#include "engine/engine_loop.h"
+#include "engine/executor.h"
+#include "engine/request_check.h"
+#include "engine/state_budget.h"
+#include "port/clock.h"
+#include "port/cpu.h"
+#include "port/process_memory.h"
+#include "port/thread_pool.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+// Rows of logits held at a time: 16 × 130,048 × 4 B = 8 MB on Falcon-H1-7B.
+constexpr uint32_t kHeadRows = 16;
+
+Status CheckOptions(const EngineOptions& options) {
+  if (options.max_running < 1) return InvalidArgument("max-running is 0, expected at least 1");
+  if (options.chunk_tokens < options.max_running) {
+    return InvalidArgument(fmt::format(
+        "chunk-tokens is {}, expected at least max-running, {}: every running sequence decodes one "
+        "token per step",
+        options.chunk_tokens, options.max_running));
+  }
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return InvalidArgument(
+        fmt::format("threads is {}, expected 1 to {} (0: all CPUs)", options.threads, kMaxThreads));
+  }
+  if (options.state_type != StateType::kF32) {
+    return InvalidArgument("state bf16 is not in this version; use fp32");
+  }
+  return Status::Ok();
+}
+
+uint64_t TensorBytes(const GgufFile& file) {
+  uint64_t bytes = 0;
+  for (const GgufTensor& tensor : file.tensors()) bytes += tensor.size_bytes;
+  return bytes;
+}
+
+// Tables that grow with the budget and the vocabulary: per page of a plane about 32 B of lists and
+// masks, per token of vocabulary its text, rank and hash entries, per running sequence its history
+// and the offsets of its groups.
+uint64_t MetadataBytes(const Organisation& organisation, const EngineOptions& options,
+                       uint32_t vocab_size, uint32_t longest) {
+  uint64_t pages = 0;
+  for (const PoolTable& pool : organisation.pools) pages += pool.page_count;
+  const uint64_t per_sequence =
+      uint64_t{longest} * sizeof(TokenId) +
+      DivideUp(longest, kGroupTokens) * (sizeof(uint64_t) + sizeof(PageId));
+  return pages * 32 + uint64_t{vocab_size} * 256 + options.max_running * per_sequence;
+}
+
+}  // namespace
+
+struct Engine::Impl {
+  EngineOptions options;
+  EngineMemory memory;
+  KernelChoice kernels;
+  ModelShape shape;
+  uint32_t longest = 0;  // tokens of one sequence that the budget and the model allow
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<ThreadPool> threads;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<StateStore> store;
+  std::unique_ptr<Executor> executor;
+  std::unique_ptr<EngineLoop> loop;  // last: stops before what it uses goes
+
+  Status Configure();
+  // Metadata alone: shape, tokenizer, budget. Nothing large is read or mapped yet.
+  Status ReadMetadata(const GgufFile& file);
+  Status LoadWeights(const GgufFile& file);
+  Status StartLoop();
+  ForwardLimits forward_limits() const;
+};
+
+Status Engine::Impl::Configure() {
+  TESSERA_RETURN_IF_ERROR(CheckOptions(options));
+  if (options.threads == 0) options.threads = UsableCpuCount();
+  kernels = ChooseKernels(options.isa.c_str());
+  if (kernels.table == nullptr) {
+    return InvalidArgument(fmt::format("TESSERA_ISA={}: {}", options.isa, kernels.reason));
+  }
+  return Status::Ok();
+}
+
+ForwardLimits Engine::Impl::forward_limits() const {
+  ForwardLimits limits;
+  limits.rows = options.chunk_tokens;
+  limits.sequences = options.max_running;
+  limits.head_rows = std::min(kHeadRows, options.chunk_tokens);
+  limits.context_length = longest;
+  return limits;
+}
+
+Status Engine::Impl::ReadMetadata(const GgufFile& file) {
+  TESSERA_ASSIGN_OR_RETURN(shape, ReadModelShape(file));
+  TESSERA_ASSIGN_OR_RETURN(Tokenizer loaded, Tokenizer::FromGguf(file));
+  tokenizer = std::make_unique<Tokenizer>(std::move(loaded));
+
+  const StateShape state_shape = shape.state_shape(options.state_type);
+  const uint64_t available = AvailableMemoryBytes();
+  // No sequence outgrows what all memory could hold: that bounds the activations of a model whose
+  // file allows a very long context.
+  const uint64_t at_most = options.budget_bytes > 0 ? options.budget_bytes : available;
+  TESSERA_ASSIGN_OR_RETURN(
+      longest, LongestSequence(state_shape, options.organisation, at_most, shape.context_length));
+  longest = std::max(longest, std::min(kGroupTokens, shape.context_length));
+
+  BudgetRequest request;
+  request.organisation = options.organisation;
+  request.shape = state_shape;
+  request.asked_bytes = options.budget_bytes;
+  request.available_bytes = available;
+  request.fixed_bytes =
+      TensorBytes(file) + Executor::ActivationBytes(shape, forward_limits(), options.threads);
+  request.max_running = options.max_running;
+  request.context_length = shape.context_length;
+  TESSERA_ASSIGN_OR_RETURN(Budget budget, ChooseBudget(request));
+  options.budget_bytes = memory.budget_bytes = budget.bytes;
+  memory.budget_rule = std::move(budget.rule);
+  TESSERA_ASSIGN_OR_RETURN(longest, LongestSequence(state_shape, options.organisation, budget.bytes,
+                                                    shape.context_length));
+  return Status::Ok();
+}
+
+Status Engine::Impl::LoadWeights(const GgufFile& file) {
+  threads = std::make_unique<ThreadPool>(options.threads);
+  TESSERA_ASSIGN_OR_RETURN(model, Model::Load(file, *threads));
+  memory.weight_bytes = model->weight_bytes();
+  return Status::Ok();
+}
+
+Status Engine::Impl::StartLoop() {
+  StoreOptions store_options;
+  store_options.shape = shape.state_shape(options.state_type);
+  store_options.organisation = options.organisation;
+  store_options.budget_bytes = options.budget_bytes;
+  store_options.poison = options.poison;
+  store_options.shuffle_seed = options.shuffle_seed;
+  TESSERA_ASSIGN_OR_RETURN(store, StateStore::Create(store_options));
+
+  const ForwardLimits limits = forward_limits();
+  TESSERA_ASSIGN_OR_RETURN(
+      executor, Executor::Create(*model, options.state_type, *kernels.table, *threads, limits));
+  memory.arena_bytes = store->Stats().arena_bytes;
+  memory.activation_bytes = executor->activation_bytes();
+  memory.metadata_bytes = MetadataBytes(store->organisation(), options, shape.vocab_size, longest);
+  loop = std::make_unique<EngineLoop>(
+      store.get(), executor.get(),
+      SchedulerLimits{.max_running = options.max_running, .chunk_tokens = options.chunk_tokens});
+  loop->Start();
+  return Status::Ok();
+}
+
+Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  TESSERA_RETURN_IF_ERROR(impl->Configure());
+  {
+    TESSERA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(options.model_path));
+    TESSERA_RETURN_IF_ERROR(impl->ReadMetadata(file));
+    TESSERA_RETURN_IF_ERROR(impl->LoadWeights(file));
+  }  // unmapped: the weights are packed
+  TESSERA_RETURN_IF_ERROR(impl->StartLoop());
+  return std::unique_ptr<Engine>(new Engine(std::move(impl)));
+}
+
+Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Engine::~Engine() { impl_->loop->Stop(); }
+
+const ModelShape& Engine::shape() const { return impl_->shape; }
+const Tokenizer& Engine::tokenizer() const { return *impl_->tokenizer; }
+const Organisation& Engine::organisation() const { return impl_->store->organisation(); }
+const EngineOptions& Engine::options() const { return impl_->options; }
+const EngineMemory& Engine::memory() const { return impl_->memory; }
+
+std::string Engine::kernel_description() const {
+  return impl_->kernels.reason;  // begins with the table's name
+}
+
+Result<RequestId> Engine::Submit(Request request, RequestSink sink) {
+  TESSERA_RETURN_IF_ERROR(CheckRequest(request, impl_->shape));
+  const uint64_t positions = request.prompt.size() + uint64_t{request.max_tokens};
+  if (positions > impl_->longest) {
+    const uint64_t needed = impl_->store->BudgetFor(positions);
+    return NoMemory(fmt::format(
+        "prompt of {} tokens + max_tokens {} needs a budget of {} bytes ({}) with organisation {}; "
+        "the budget is {} bytes",
+        request.prompt.size(), request.max_tokens, needed, FormatBytes(needed),
+        impl_->options.organisation.ToString(), impl_->options.budget_bytes));
+  }
+  return impl_->loop->Submit(std::make_unique<Sequence>(std::move(request), std::move(sink),
+                                                        impl_->tokenizer.get(), NowNs()));
+}
+
+void Engine::Cancel(RequestId id) { impl_->loop->Cancel(id); }
+EngineStats Engine::Stats() const { return impl_->loop->Stats(); }
+
+}  // namespace tessera

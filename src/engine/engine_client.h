@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the engine's tests use to talk to it: a client that gathers a request's events and waits
+// for the final one.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace tessera::testing {
+
+struct Answer {
+  std::vector<TokenId> tokens;
+  std::string text;
+  std::vector<PositionLogprobs> logprobs;
+  std::vector<PositionLogprobs> prompt_logprobs;
+  FinishReason finish = FinishReason::kNone;
+  Status error;
+  uint32_t completion_tokens = 0;
+  uint32_t prompt_tokens = 0;
+  uint64_t receipt = 0;
+  int final_events = 0;
+  int events_after_final = 0;
+};
+
+class Client {
+ public:
+  RequestSink sink() {
+    return [this](const RequestEvent& event) {
+      std::lock_guard lock(mutex_);
+      if (answer_.final_events > 0) ++answer_.events_after_final;
+      answer_.tokens.insert(answer_.tokens.end(), event.tokens.begin(), event.tokens.end());
+      answer_.text += event.text;
+      answer_.logprobs.insert(answer_.logprobs.end(), event.logprobs.begin(), event.logprobs.end());
+      answer_.prompt_logprobs.insert(answer_.prompt_logprobs.end(), event.prompt_logprobs.begin(),
+                                     event.prompt_logprobs.end());
+      if (event.finish != FinishReason::kNone) {
+        ++answer_.final_events;
+        answer_.finish = event.finish;
+        answer_.error = event.error;
+        answer_.completion_tokens = event.completion_tokens;
+        answer_.prompt_tokens = event.prompt_tokens;
+        answer_.receipt = event.receipt;
+      }
+      changed_.notify_all();
+    };
+  }
+  const Answer& Wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return answer_.final_events > 0; });
+    return answer_;
+  }
+  void WaitForTokens(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return answer_.tokens.size() >= count || answer_.final_events > 0; });
+  }
+  Answer Now() {
+    std::lock_guard lock(mutex_);
+    return answer_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Answer answer_;
+};
+
+inline std::unique_ptr<Engine> MakeEngine(const EngineOptions& options) {
+  Result<std::unique_ptr<Engine>> engine = Engine::Create(options);
+  EXPECT_TRUE(engine) << engine.error().message();
+  return engine ? std::move(*engine) : nullptr;
+}
+
+inline Answer Ask(Engine& engine, const Request& request) {
+  Client client;
+  const Result<RequestId> id = engine.Submit(request, client.sink());
+  EXPECT_TRUE(id) << id.error().message();
+  return id ? client.Wait() : Answer{};
+}
+
+}  // namespace tessera::testing

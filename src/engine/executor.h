@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Executor computes a planned step: new tokens of several sequences through the model, then, from
+// the final-norm rows, logits in slices of head_rows, and from each row a sample, a receipt and
+// log-probabilities.
+//
+//   Begin   takes state addresses for each item     (the caller holds the store)
+//   Compute forward pass, head, sampling            (nobody touches the items' state)
+//   End     closes the items' state steps           (the caller holds the store)
+//
+// X1  What is written for a sequence depends on its own rows only.
+// X2  Nothing is allocated after construction for rows that ask for no log-probabilities.
+//
+// Threads: one step at a time, on the thread that owns the pool.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "compute/model/forward.h"
+#include "engine/sampler.h"
+#include "engine/sequence.h"
+#include "port/thread_pool.h"
+
+namespace tessera {
+
+struct ExecutorItem {
+  Sequence* sequence = nullptr;
+  uint32_t tokens = 0;
+  bool completes_row = false;
+};
+
+class Executor {
+ public:
+  // kNoMemory when the activations cannot be had. What is passed by reference must outlive it.
+  static Result<std::unique_ptr<Executor>> Create(const Model& model, StateType state_type,
+                                                  const KernelTable& kernels, ThreadPool& threads,
+                                                  const ForwardLimits& limits);
+
+  // Bytes this and the forward pass keep for these limits, fixed at construction.
+  static uint64_t ActivationBytes(const ModelShape& shape, const ForwardLimits& limits,
+                                  int threads);
+  uint64_t activation_bytes() const;  // what is really held
+
+  void Begin(std::span<const ExecutorItem> items);
+  void Compute();
+  void End();
+
+ private:
+  Executor(Forward forward, const ModelShape& shape, ThreadPool& threads,
+           const ForwardLimits& limits);
+  // One wanted final-norm row.
+  struct Row {
+    Sequence* sequence = nullptr;
+    uint32_t position = 0;
+    bool sampled = false;
+  };
+  void ListRows(const ExecutorItem& item);
+  void FinishRow(const Row& row, const float* norm_row, std::span<const float> logits,
+                 Sampler& sampler);
+
+  const uint32_t width_;
+  const uint32_t vocab_size_;
+  const ForwardLimits limits_;
+  ThreadPool& threads_;
+  Forward forward_;
+  std::vector<Sampler> samplers_;  // one per worker
+  std::vector<SequenceStep> steps_;
+  std::vector<ExecutorItem> items_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/request_check.h"
+
+#include <fmt/format.h>
+
+#include "compute/tokenizer/utf8.h"
+#include "engine/sampler.h"
+
+namespace tessera {
+namespace {
+
+Status CheckPrompt(const Request& request, const ModelShape& shape) {
+  if (request.prompt.empty()) {
+    return InvalidArgument("the prompt has no tokens; at least one is needed");
+  }
+  for (size_t i = 0; i < request.prompt.size(); ++i) {
+    const TokenId id = request.prompt[i];
+    if (id < 0 || static_cast<uint32_t>(id) >= shape.vocab_size) {
+      return InvalidArgument(fmt::format("prompt token {} is id {}, outside the vocabulary of {}",
+                                         i, id, shape.vocab_size));
+    }
+  }
+  const uint64_t total = request.prompt.size() + uint64_t{request.max_tokens};
+  if (total > shape.context_length) {
+    return InvalidArgument(
+        fmt::format("prompt of {} tokens + max_tokens {} = {} exceeds the context length of {}",
+                    request.prompt.size(), request.max_tokens, total, shape.context_length));
+  }
+  return Status::Ok();
+}
+
+Status CheckStops(const Request& request) {
+  if (request.stop.size() > kMaxStops) {
+    return InvalidArgument(
+        fmt::format("{} stop strings, at most {} are allowed", request.stop.size(), kMaxStops));
+  }
+  for (size_t i = 0; i < request.stop.size(); ++i) {
+    const std::string& stop = request.stop[i];
+    if (stop.empty()) return InvalidArgument(fmt::format("stop string {} is empty", i));
+    if (stop.size() > kMaxStopBytes) {
+      return InvalidArgument(fmt::format("stop string {} has {} bytes, at most {} are allowed", i,
+                                         stop.size(), kMaxStopBytes));
+    }
+    if (ValidUtf8Prefix(stop) != stop.size()) {
+      return InvalidArgument(fmt::format("stop string {} is not valid UTF-8", i));
+    }
+  }
+  return Status::Ok();
+}
+
+Status CheckLogprobCount(const char* field, int count) {
+  if (count >= -1 && count <= kMaxLogprobs) return Status::Ok();
+  return InvalidArgument(fmt::format("{} is {}, expected 0 to {}", field, count, kMaxLogprobs));
+}
+
+}  // namespace
+
+Status CheckRequest(const Request& request, const ModelShape& shape) {
+  TESSERA_RETURN_IF_ERROR(CheckPrompt(request, shape));
+  TESSERA_RETURN_IF_ERROR(CheckSamplingOptions(request.sampling));
+  TESSERA_RETURN_IF_ERROR(CheckStops(request));
+  TESSERA_RETURN_IF_ERROR(CheckLogprobCount("logprobs", request.logprobs));
+  return CheckLogprobCount("prompt_logprobs", request.prompt_logprobs);
+}
+
+}  // namespace tessera

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sequence is one request from Submit to its final event: its tokens, its state memory once it is
+// admitted, its text so far, and what the next event will carry.
+//
+//   Waiting --Admit--> Running --(EndStep)*--> Running --Finish--> Finished
+//
+// In a step the executor writes the slots of the row results (sample, logprobs, receipt); after it
+// the loop calls EndStep, which turns them into text and decides whether the sequence has finished.
+//
+// Q1  computed() tokens have state; the history is the prompt and every sampled token that goes on.
+// Q2  Finish is called once; the event after it is the last one.
+// Q3  Buffers for the whole request are reserved at construction: a decode step allocates only the
+//     text and alternatives its event carries.
+//
+// Threads: constructed anywhere, then the loop's; the executor's workers write disjoint slots.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compute/tokenizer/tokenizer.h"
+#include "engine/engine.h"
+#include "engine/receipt.h"
+#include "engine/stop_matcher.h"
+#include "memory/store/state_store.h"
+
+namespace tessera {
+
+class Sequence {
+ public:
+  Sequence(Request request, RequestSink sink, const Tokenizer* tokenizer, uint64_t submitted_ns);
+
+  // Given when it is queued.
+  void set_id(RequestId id) { id_ = id; }
+  RequestId id() const { return id_; }
+  const Request& request() const { return request_; }
+  uint32_t prompt_size() const { return prompt_size_; }
+  uint64_t max_positions() const { return uint64_t{prompt_size_} + request_.max_tokens; }
+  uint32_t computed() const { return computed_; }
+  bool finished() const { return finish_ != FinishReason::kNone; }
+  bool cancelled() const { return finish_ == FinishReason::kCancelled; }
+  uint32_t completion_tokens() const { return completion_tokens_; }
+
+  void Admit(SequenceState state) { state_.emplace(std::move(state)); }
+  SequenceState& state() { return *state_; }
+  void ReleaseState() { state_.reset(); }
+
+  // For the executor.
+  std::span<const TokenId> Tokens(uint32_t first, uint32_t count) const {
+    return std::span(history_).subspan(first, count);
+  }
+  bool wants_prompt_rows() const {
+    return request_.prompt_logprobs >= 0 && computed_ < prompt_size_;
+  }
+  bool samples_at(bool completes_row) const { return completes_row && request_.max_tokens > 0; }
+  // The token that follows prompt position `position` in the prompt, or -1.
+  TokenId GivenAfter(uint32_t position) const {
+    return position + 1 < prompt_size_ ? history_[position + 1] : -1;
+  }
+  std::optional<TokenId>& sample() { return sample_; }
+  PositionLogprobs& sample_logprobs() { return sample_logprobs_; }
+  PositionLogprobs& prompt_logprobs(uint32_t position) { return prompt_logprobs_[position]; }
+  Receipt& receipt() { return receipt_; }
+
+  void BeginStep(uint64_t now_ns);
+  // `tokens` more are computed; `completes_row` as planned.
+  void EndStep(uint32_t tokens, bool completes_row, uint64_t now_ns);
+  void Finish(FinishReason reason, Status error = Status::Ok());
+  // Calls the sink when there is something new or the sequence has finished.
+  void Emit();
+
+ private:
+  void AcceptSample(uint64_t now_ns);
+  void EndText();
+  RequestTimings Timings() const;
+
+  RequestId id_;
+  Request request_;
+  RequestSink sink_;
+  const Tokenizer* tokenizer_;
+  const uint32_t prompt_size_;
+  std::vector<TokenId> history_;
+  uint32_t computed_ = 0;
+  std::optional<SequenceState> state_;
+
+  StreamingDetokenizer detokenizer_;
+  StopMatcher stop_;
+  Receipt receipt_;
+  uint32_t completion_tokens_ = 0;
+  FinishReason finish_ = FinishReason::kNone;
+  Status error_;
+
+  std::optional<TokenId> sample_;
+  PositionLogprobs sample_logprobs_;
+  std::vector<PositionLogprobs> prompt_logprobs_;
+
+  // The next event.
+  TokenId new_token_ = -1;
+  std::string new_text_;
+  bool prompt_logprobs_due_ = false;
+
+  uint64_t submitted_ns_ = 0;
+  uint64_t started_ns_ = 0;  // 0: not yet
+  uint64_t first_token_ns_ = 0;
+  uint64_t last_token_ns_ = 0;
+};
+
+}  // namespace tessera
