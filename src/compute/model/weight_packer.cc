@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compute/model/weight_packer.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "compute/model/tensor_values.h"
+#include "port/thread_pool.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint64_t kAlignmentBytes = 64;
+constexpr uint64_t kChunkBytes = kMiB;  // part of the digest: changing it changes every contract id
+constexpr uint32_t kPanelRows = 16;
+
+const std::byte* RowOf(const WeightPacker::Matrix& matrix, uint32_t row) {
+  return matrix.tensor->data + (uint64_t{matrix.first_row} + row) * matrix.tensor->row_bytes();
+}
+
+uint32_t ElementBytes(WeightType type) { return type == WeightType::kF32 ? 4 : 2; }
+
+WeightType TypeOfSmall(const GgufTensor& tensor) {
+  std::optional<WeightType> type = WeightTypeOf(tensor.type);
+  TESSERA_CHECK(type.has_value() && IsSmallTensorType(tensor.type));
+  return *type;
+}
+
+}  // namespace
+
+uint64_t WeightPacker::Reserve(uint64_t bytes) {
+  const uint64_t offset = size_bytes_;
+  size_bytes_ += RoundUp(bytes, kAlignmentBytes);
+  return offset;
+}
+
+void WeightPacker::AddMatrix(const Matrix& matrix, PackedMatrix* target) {
+  const uint64_t offset = Reserve(PackedBytesNeeded(matrix.type, matrix.n, matrix.k));
+  jobs_.push_back({Job::Kind::kMatrix, matrix, offset, target, nullptr, nullptr});
+}
+
+void WeightPacker::AddCopy(const GgufTensor& tensor, const std::byte** target) {
+  const auto rows = static_cast<uint32_t>(tensor.row_count());
+  const Matrix matrix{&tensor, WeightType::kF32, 0, rows, static_cast<uint32_t>(tensor.ne[0])};
+  jobs_.push_back({Job::Kind::kCopy, matrix, Reserve(tensor.size_bytes), nullptr, target, nullptr});
+}
+
+void WeightPacker::AddValues(const GgufTensor& tensor, uint32_t first, uint32_t count,
+                             const float** target) {
+  const Matrix matrix{&tensor, TypeOfSmall(tensor), first, count, 1};
+  const uint64_t offset = Reserve(uint64_t{count} * sizeof(float));
+  jobs_.push_back({Job::Kind::kValues, matrix, offset, nullptr, nullptr, target});
+}
+
+void WeightPacker::AddZeros(uint32_t count, const float** target) {
+  const Matrix matrix{nullptr, WeightType::kF32, 0, count, 1};
+  const uint64_t offset = Reserve(uint64_t{count} * sizeof(float));
+  jobs_.push_back({Job::Kind::kZeros, matrix, offset, nullptr, nullptr, target});
+}
+
+void WeightPacker::AddConvolution(const GgufTensor& tensor, const float** target) {
+  const auto taps = static_cast<uint32_t>(tensor.ne[0]);
+  const auto channels = static_cast<uint32_t>(tensor.ne[1]);
+  const Matrix matrix{&tensor, TypeOfSmall(tensor), 0, channels, taps};
+  const uint64_t offset = Reserve(RoundUp(channels, kPanelRows) * taps * sizeof(float));
+  jobs_.push_back({Job::Kind::kConvolution, matrix, offset, nullptr, nullptr, target});
+}
+
+// Matrices are cut at multiples of 16 rows, so that two chunks never share a panel.
+std::vector<WeightPacker::Chunk> WeightPacker::CutIntoChunks() const {
+  std::vector<Chunk> chunks;
+  for (uint32_t index = 0; index < jobs_.size(); ++index) {
+    const Job& job = jobs_[index];
+    if (job.kind != Job::Kind::kMatrix && job.kind != Job::Kind::kCopy) continue;
+    const uint64_t row_bytes = job.matrix.tensor->row_bytes();
+    const uint64_t rows_per_chunk = RoundUp(DivideUp(kChunkBytes, row_bytes), kPanelRows);
+    for (uint64_t first = 0; first < job.matrix.n; first += rows_per_chunk) {
+      const uint64_t rows = std::min<uint64_t>(rows_per_chunk, job.matrix.n - first);
+      chunks.push_back(
+          {index, static_cast<uint32_t>(first), static_cast<uint32_t>(rows), rows * row_bytes});
+    }
+  }
+  return chunks;
+}
+
+void WeightPacker::FillSmall(const Job& job, std::byte* base) const {
+  auto* values = reinterpret_cast<float*>(base + job.offset);
+  const Matrix& matrix = job.matrix;
+  if (job.kind == Job::Kind::kValues) {
+    const std::byte* data =
+        matrix.tensor->data + uint64_t{matrix.first_row} * ElementBytes(matrix.type);
+    ReadRow(matrix.type, data, matrix.n, values);
+  } else if (job.kind == Job::Kind::kConvolution) {
+    const auto stride = static_cast<uint32_t>(RoundUp(matrix.n, kPanelRows));
+    std::vector<float> taps(matrix.k);
+    for (uint32_t channel = 0; channel < matrix.n; ++channel) {
+      ReadRow(matrix.type, RowOf(matrix, channel), matrix.k, taps.data());
+      for (uint32_t tap = 0; tap < matrix.k; ++tap) values[tap * stride + channel] = taps[tap];
+    }
+  }
+}
+
+void WeightPacker::FillChunk(const Chunk& chunk, std::byte* base, uint64_t* digest) const {
+  const Job& job = jobs_[chunk.job];
+  const std::byte* source = RowOf(job.matrix, chunk.first);
+  const size_t row_bytes = job.matrix.tensor->row_bytes();
+  *digest = XXH3_64bits(source, chunk.source_bytes);
+  if (job.kind == Job::Kind::kCopy) {
+    std::memcpy(base + job.offset + chunk.first * row_bytes, source, chunk.source_bytes);
+  } else {
+    PackRows(job.matrix.type, job.matrix.n, job.matrix.k, chunk.first, chunk.rows, source,
+             row_bytes, base + job.offset);
+  }
+}
+
+void WeightPacker::SetTargets(std::byte* base) const {
+  for (const Job& job : jobs_) {
+    if (job.kind == Job::Kind::kMatrix) {
+      *job.packed = DescribePacked(job.matrix.type, job.matrix.n, job.matrix.k, base + job.offset);
+    } else if (job.kind == Job::Kind::kCopy) {
+      *job.bytes = base + job.offset;
+    } else {
+      *job.values = reinterpret_cast<const float*>(base + job.offset);
+    }
+  }
+}
+
+uint64_t WeightPacker::Digest(const std::vector<uint64_t>& chunk_digests) const {
+  std::vector<uint64_t> words = chunk_digests;
+  for (const Job& job : jobs_) {
+    words.push_back(static_cast<uint64_t>(job.kind));
+    words.push_back(static_cast<uint64_t>(job.matrix.type));
+    words.push_back(uint64_t{job.matrix.n} << 32 | job.matrix.k);
+    if (job.kind == Job::Kind::kValues || job.kind == Job::Kind::kConvolution) {
+      const GgufTensor& tensor = *job.matrix.tensor;
+      words.push_back(XXH3_64bits(tensor.data, tensor.size_bytes));
+    }
+  }
+  return XXH3_64bits(words.data(), words.size() * sizeof(uint64_t));
+}
+
+Result<Arena> WeightPacker::Fill(const GgufFile& file, ThreadPool& threads) {
+  TESSERA_ASSIGN_OR_RETURN(Arena arena, Arena::Map(size_bytes_));
+  std::byte* base = arena.data();
+  for (const Job& job : jobs_) FillSmall(job, base);
+  const std::vector<Chunk> chunks = CutIntoChunks();
+  std::vector<uint64_t> chunk_digests(chunks.size());
+  for (size_t begin = 0; begin < chunks.size();) {
+    size_t end = begin;
+    for (uint64_t bytes = 0; end < chunks.size() && bytes < kReleaseEveryBytes; ++end) {
+      bytes += chunks[end].source_bytes;
+    }
+    threads.ParallelFor(static_cast<uint32_t>(end - begin), [&](uint32_t task, int) {
+      FillChunk(chunks[begin + task], base, &chunk_digests[begin + task]);
+    });
+    begin = end;
+    file.ReleasePages();
+  }
+  digest_ = Digest(chunk_digests);
+  SetTargets(base);
+  file.ReleasePages();
+  return arena;
+}
+
+}  // namespace tessera
