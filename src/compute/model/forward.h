@@ -12,9 +12,8 @@
 //
 // F1  Logits and state bytes of a sequence are the same bits whatever else is in the step, however
 //     its tokens were cut into steps, and for any thread count and kernel table.
-// F2  Only the destination bytes of the views and the sequence's new groups are written; groups
-// first
-//     written by this step are zeroed first.
+// F2  Only the destination bytes of the views and the rows of the new tokens in their groups are
+//     written; groups first written by this step are zeroed first.
 // F3  No heap allocation in Run or Head after construction.
 //
 // Threads: one step at a time; it uses the pool it is given, with the caller as one of the threads,
@@ -25,6 +24,7 @@
 #include <memory>
 #include <span>
 
+#include "base/status.h"
 #include "base/strong_id.h"
 #include "compute/kernels/kernel_table.h"
 #include "compute/model/model.h"
@@ -54,13 +54,22 @@ struct ForwardLimits {
 
 class Forward {
  public:
+  // kNoMemory when the activations cannot be had. The state is fp32 (R8 A). What is passed by
+  // reference must outlive it.
+  static Result<Forward> Create(const Model& model, StateType state_type,
+                                const KernelTable& kernels, ThreadPool& threads,
+                                const ForwardLimits& limits);
+  // The same where there being no memory for it is a bug.
   Forward(const Model& model, StateType state_type, const KernelTable& kernels, ThreadPool& threads,
           const ForwardLimits& limits);
+  Forward(Forward&&) noexcept;
+  Forward& operator=(Forward&&) noexcept;
   ~Forward();
 
   // Bytes of activations for these limits: fixed at construction, outside the budget.
   static uint64_t ActivationBytes(const ModelShape& shape, const ForwardLimits& limits,
                                   int threads);
+  uint64_t activation_bytes() const;  // what it really holds
 
   // The steps must fit the limits. Returns the number of wanted rows, in the order of `steps`.
   uint32_t Run(std::span<const SequenceStep> steps);
@@ -72,6 +81,7 @@ class Forward {
 
  private:
   struct Impl;
+  Forward() = default;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// GemmStage multiplies the step's rows by several matrices in one parallel job, so that matrices
+// ready at the same time cost one barrier. Tasks are runs of whole panels, in the order the weights
+// lie in memory, of at least kPanelsPerTask: at one row a task streams its weights once, and a
+// long run keeps the prefetcher going.
+//
+// Threads: one caller; the job uses the pool.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "compute/kernels/kernel_table.h"
+#include "compute/kernels/packed_matrix.h"
+#include "compute/model/input_rows.h"
+
+namespace tessera {
+
+class ThreadPool;
+
+struct Product {
+  const PackedMatrix* weights = nullptr;
+  const InputRows* input = nullptr;
+  float* output = nullptr;
+  size_t output_stride = 0;
+};
+
+// Up to kProductsMax products.
+inline constexpr size_t kProductsMax = 4;
+void Multiply(const KernelTable& kernels, ThreadPool& threads, std::span<const Product> products,
+              uint32_t rows);
+
+}  // namespace tessera
