@@ -169,6 +169,18 @@ TEST(Organisation, ConvOnlyImagesUnderHalfAPageLiveInSlots) {
   EXPECT_EQ(s2.conv_start, 0u);
 }
 
+TEST(Organisation, AnImageOfExactlyHalfAPageTakesAPageAndOneBelowItASlot) {
+  StateShape shape = testing::Harbour(StateType::kF32);
+  shape.ssm_heads = shape.ssm_head_dim = shape.ssm_state = 0;
+  shape.conv_taps = 2;
+  shape.conv_channels = 512;  // 2048 B of 4096
+  EXPECT_EQ(Describe("s3", shape).state_pages, 1u);
+  EXPECT_EQ(Describe("s3", shape).slot_bytes, 0u);
+  shape.conv_channels = 480;  // 1920 B: the slot is the half page all the same
+  EXPECT_EQ(Describe("s3", shape).state_pages, 0u);
+  EXPECT_EQ(Describe("s3", shape).slot_bytes, 2048u);
+}
+
 TEST(Organisation, AConvImageTooLargeForTwoSlotsStaysInPagesAsInS1) {
   StateShape shape = FalconH1_7B(StateType::kBF16);
   shape.conv_channels = 50'000;  // 300,000 B: the slot would be the whole page

@@ -67,6 +67,14 @@ TEST(IndexSet, RandomStretchesAgreeWithAStdSet) {
   }
 }
 
+TEST(IndexSet, ARunDoesNotJumpOverAnEmptyWord) {
+  IndexSet set(256);
+  for (uint32_t i = 120; i < 128; ++i) set.Insert(i);  // to the top of word 1
+  for (uint32_t i = 192; i < 200; ++i) set.Insert(i);  // from the bottom of word 3
+  EXPECT_EQ(set.FindRunDown(256, 9, 16).length, 0u);
+  EXPECT_EQ(set.FindRunDown(256, 8, 16).begin, 192u);
+}
+
 TEST(IndexSet, InsertAllMakesEveryIndexAMemberAndNoMore) {
   for (uint32_t size : {0u, 1u, 64u, 65u, 4097u}) {
     IndexSet set(size);

@@ -39,6 +39,23 @@ TEST(ArenaLayout, ATightBudgetIsNeverExceededByAlignment) {
   }
 }
 
+TEST(ArenaLayout, PoolsOfOddUnitsDoNotOverlapInABudgetWithoutSlack) {
+  StateShape shape = testing::Harbour(StateType::kF32);
+  shape.kv_heads = 1;
+  shape.head_dim = 6;  // groups of 384 B
+  const OrganisationSpec spec = OrganisationSpec::Parse("d0").value();
+  const std::vector<uint64_t> pages = {95, 1};
+  const uint64_t budget = BudgetForPages(DescribeOrganisation(spec, shape).value(), pages);
+  const Organisation table = MakeOrganisation(spec, shape, budget).value();
+  const uint64_t first_bytes = table.pools[0].page_count * table.page_bytes_all_planes(0);
+  ASSERT_NE(first_bytes % (4 * kKiB), 0u);
+  EXPECT_GE(LayOutPools(table, budget).pool_start[1], first_bytes);
+  EXPECT_EQ(LayOutPools(table, budget).pool_start[1] % 64, 0u);
+  // Exactly what the pools take, and nothing for alignment.
+  const uint64_t bare = first_bytes + table.pools[1].page_count * table.page_bytes_all_planes(1);
+  EXPECT_EQ(LayOutPools(table, bare).pool_start[1], first_bytes);
+}
+
 TEST(ArenaLayout, OnePoolTakesExactlyItsPages) {
   const Organisation table =
       MakeOrganisation({}, testing::Harbour(StateType::kF32), 100'000).value();

@@ -52,7 +52,6 @@ void SequenceHold::EndStep() {
     // Back into the promise: the next fork needs it.
     memory_->FreeImageInto(&promise_, &images_[source_]);
   }
-  source_ = destination_;
   position_ += step_tokens_;
   step_tokens_ = 0;
 }

@@ -96,6 +96,14 @@ SequenceState MustAdmit(StateStore* store, uint64_t max_tokens, bool may_fork = 
   return *std::move(result.sequence);
 }
 
+// Whether some pool has nothing left: a budget that is the least leaves one so.
+bool SomePoolIsFull(const StateStore& store) {
+  for (const PoolStats& pool : store.Stats().pools) {
+    if (pool.free_pages == 0) return true;
+  }
+  return false;
+}
+
 bool MessageHas(const std::string& message, uint64_t number) {
   return message.find(std::to_string(number)) != std::string::npos;
 }
@@ -117,6 +125,7 @@ TEST(StateStore, BudgetForIsTheLeastThatAdmitsInEveryOrganisationAndShape) {
           EXPECT_LE(store->Stats().arena_bytes, budget);
           const AdmitResult admitted = store->Admit(tokens, may_fork);
           EXPECT_EQ(admitted.outcome, Admission::kAdmitted) << admitted.reason;
+          EXPECT_TRUE(SomePoolIsFull(*store));
           EXPECT_TRUE(store->Validate(3).ok());
 
           StoreOptions less;
@@ -160,6 +169,7 @@ TEST(StateStore, BudgetForSequencesHoldsExactlySoMany) {
         std::unique_ptr<StateStore> store = MakeStore(shape, name, budget);
         std::vector<SequenceState> held;
         for (uint32_t i = 0; i < count; ++i) held.push_back(MustAdmit(store.get(), 50));
+        EXPECT_TRUE(SomePoolIsFull(*store));
         for (SequenceState& sequence : held) sequence.BeginStep(50);
         EXPECT_TRUE(store->Validate(3).ok()) << store->Validate(3).ToString();
       }
