@@ -83,7 +83,7 @@ ModelCard MakeCard(const Engine& engine) {
   card.id = engine.shape().name;
   card.created = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   card.shape = engine.shape();
-  card.max_model_len = LongestSequence(engine.organisation(), card.shape.context_length);
+  card.max_model_len = TokensThatFit(engine.organisation(), card.shape.context_length);
   card.weight_bytes = engine.memory().weight_bytes;
   return card;
 }

@@ -49,7 +49,7 @@ uint64_t SequencesThatFit(const Organisation& organisation, uint64_t tokens) {
   return Largest(limit, [&](uint64_t n) { return Fits(organisation, n, tokens); });
 }
 
-uint64_t LongestSequence(const Organisation& organisation, uint64_t limit) {
+uint64_t TokensThatFit(const Organisation& organisation, uint64_t limit) {
   if (!Fits(organisation, 1, 0)) return 0;
   return Largest(limit, [&](uint64_t tokens) { return Fits(organisation, 1, tokens); });
 }

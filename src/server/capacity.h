@@ -16,6 +16,6 @@ namespace tessera {
 uint64_t SequencesThatFit(const Organisation& organisation, uint64_t tokens);
 
 // The longest single sequence an empty store holds, at most `limit`.
-uint64_t LongestSequence(const Organisation& organisation, uint64_t limit);
+uint64_t TokensThatFit(const Organisation& organisation, uint64_t limit);
 
 }  // namespace tessera

@@ -68,16 +68,16 @@ TEST(Capacity, TheFullerOfTwoPoolsDecides) {
 
 TEST(Capacity, LongestSequenceFillsTheArenaToTheLastPage) {
   // 12 pages − 2 of the image = 10 pages of 2 groups of 16 tokens.
-  EXPECT_EQ(LongestSequence(SharedPool(12, 2, false), 8192), 320u);
-  EXPECT_EQ(LongestSequence(SharedPool(12, 2, true), 8192), 288u);
-  EXPECT_EQ(LongestSequence(SharedPool(12, 2, false), 100), 100u);
-  EXPECT_EQ(LongestSequence(SharedPool(1, 2, false), 8192), 0u);
+  EXPECT_EQ(TokensThatFit(SharedPool(12, 2, false), 8192), 320u);
+  EXPECT_EQ(TokensThatFit(SharedPool(12, 2, true), 8192), 288u);
+  EXPECT_EQ(TokensThatFit(SharedPool(12, 2, false), 100), 100u);
+  EXPECT_EQ(TokensThatFit(SharedPool(1, 2, false), 8192), 0u);
 }
 
 TEST(Capacity, AModelWithoutAttentionIsAsLongAsItsContext) {
   Organisation table = SharedPool(12, 2, false);
   table.attention_pool = -1;
-  EXPECT_EQ(LongestSequence(table, 8192), 8192u);
+  EXPECT_EQ(TokensThatFit(table, 8192), 8192u);
   EXPECT_EQ(SequencesThatFit(table, 8192), 6u);
 }
 

@@ -201,9 +201,15 @@ void HttpServer::Impl::Serve(int fd) {
   connection = &stream;
   for (size_t left = kRequestsPerConnection; left > 0 && stream.AwaitRequest(); --left) {
     bool closed_by_client = false;
+    bool parsed = false;
     const bool last = left == 1 || stopping;
     const bool ok = process_request(stream, /*close_connection=*/last, closed_by_client,
-                                    [&stream](httplib::Request&) { stream.BeginBody(); });
+                                    [&](httplib::Request&) {
+                                      parsed = true;
+                                      stream.BeginBody();
+                                    });
+    // After a head that does not parse nobody knows where the next request begins.
+    if (!parsed) stream.CloseAfterReply();
     if (!ok || last || closed_by_client || stream.closes_after_reply()) break;
   }
   connection = nullptr;

@@ -20,7 +20,7 @@ std::string PoolLine(const Organisation& organisation, size_t index) {
 std::string CapacitySummary(const Organisation& organisation, uint32_t context_length) {
   std::string lines;
   for (size_t i = 0; i < organisation.pools.size(); ++i) lines += PoolLine(organisation, i);
-  const uint64_t longest = LongestSequence(organisation, context_length);
+  const uint64_t longest = TokensThatFit(organisation, context_length);
   lines += fmt::format(
       "  context       {} tokens at most (the model's: {}); sequences of that "
       "length that fit together: {}\n",
