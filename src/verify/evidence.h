@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Evidence is what a run of sequences leaves behind that must be the same bits in every cell: the
+// final-norm row of each position that was asked for, logit rows, and at a sequence's end the bytes
+// of its state. A run hands it, piece by piece, to an EvidenceSink: ReferenceRecorder keeps it,
+// Comparison holds it against what a recorder kept. Nothing else is stored, so comparing costs no
+// memory.
+//
+// E1  Rows are compared as bits (memcmp): +0 and -0 differ, a NaN equals only the same NaN.
+// E2  A piece the reference lacks, or a final state of another length, is a difference.
+//
+// Threads: one at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tessera {
+
+enum class EvidenceKind : uint8_t {
+  kNormRow,     // final-norm row after a position
+  kLogitRow,    // logits after a position
+  kSsm,         // SSM part of the image of a plane, at a sequence's end
+  kConv,        // conv part
+  kAttention,   // the groups of a plane, one after another
+  kCheckpoint,  // the image a step forked from: must be as it was before the step
+};
+
+struct EvidencePlace {
+  EvidenceKind kind = EvidenceKind::kNormRow;
+  uint32_t sequence = 0;  // script
+  uint32_t position = 0;  // rows: of the token; state: tokens the sequence had
+  uint32_t plane = 0;     // state only
+};
+
+// The first element that is not what it should be.
+struct Difference {
+  EvidencePlace place;
+  uint64_t element = 0;   // in the row, or byte / element_bytes in the part of the image
+  uint32_t bits = 32;     // of an element
+  uint64_t expected = 0;  // bit patterns
+  uint64_t actual = 0;
+  std::string note = {};  // when there is nothing to compare with
+
+  // "logits, sequence 0 (subject), position 312, element 17: expected 3f800001, got 3f800000"
+  std::string ToString() const;
+};
+
+class EvidenceSink {
+ public:
+  virtual ~EvidenceSink() = default;
+  virtual void Row(const EvidencePlace& place, std::span<const float> row) = 0;
+  // Bytes [offset, offset + bytes.size()) of a part of the state, in ascending offsets;
+  // element_bits is for messages.
+  virtual void State(const EvidencePlace& place, uint64_t offset, std::span<const std::byte> bytes,
+                     uint32_t element_bits) = 0;
+  // The sequence has handed in all its state.
+  virtual void End(uint32_t sequence) = 0;
+  // A checkpoint that a step wrote to.
+  virtual void Spoiled(const Difference& difference) = 0;
+  // True when more evidence would change nothing: the run may stop.
+  virtual bool done() const { return false; }
+};
+
+struct SequenceEvidence {
+  std::map<uint32_t, std::vector<float>> norm_rows;  // by position
+  std::map<uint32_t, std::vector<float>> logit_rows;
+  std::map<uint32_t, std::vector<std::byte>> state;  // by kind·2^16 + plane
+
+  static uint32_t Key(const EvidencePlace& place) {
+    return static_cast<uint32_t>(place.kind) << 16 | place.plane;
+  }
+};
+
+class ReferenceRecorder : public EvidenceSink {
+ public:
+  void Row(const EvidencePlace& place, std::span<const float> row) override;
+  void State(const EvidencePlace& place, uint64_t offset, std::span<const std::byte> bytes,
+             uint32_t element_bits) override;
+  void End(uint32_t) override {}
+  void Spoiled(const Difference& difference) override { spoiled_ = difference; }
+
+  const SequenceEvidence* Find(uint32_t sequence) const;
+  const std::optional<Difference>& spoiled() const { return spoiled_; }
+  // A NaN or an infinity in a logit row: a reference that proves nothing.
+  bool HasNonFiniteLogits() const;
+
+ private:
+  std::map<uint32_t, SequenceEvidence> sequences_;
+  std::optional<Difference> spoiled_;
+};
+
+struct EvidenceCounts {
+  uint64_t norm_rows = 0;
+  uint64_t logit_rows = 0;
+  uint64_t state_bytes = 0;
+  uint64_t sequences = 0;
+
+  void Add(const EvidenceCounts& other);
+};
+
+class Comparison : public EvidenceSink {
+ public:
+  // `reference` must outlive it.
+  explicit Comparison(const ReferenceRecorder& reference) : reference_(reference) {}
+
+  void Row(const EvidencePlace& place, std::span<const float> row) override;
+  void State(const EvidencePlace& place, uint64_t offset, std::span<const std::byte> bytes,
+             uint32_t element_bits) override;
+  void End(uint32_t sequence) override;
+  void Spoiled(const Difference& difference) override { Report(difference); }
+  bool done() const override { return first_.has_value(); }
+
+  const std::optional<Difference>& first() const { return first_; }
+  const EvidenceCounts& counts() const { return counts_; }
+
+ private:
+  void Report(const Difference& difference);
+
+  const ReferenceRecorder& reference_;
+  std::optional<Difference> first_;
+  EvidenceCounts counts_;
+  std::map<uint32_t, uint64_t> state_bytes_;  // handed in, by sequence
+};
+
+// The first differing element of two ranges of equal size; none when they are the same bytes.
+std::optional<Difference> FirstDifference(const EvidencePlace& place, uint64_t offset,
+                                          std::span<const std::byte> expected,
+                                          std::span<const std::byte> actual, uint32_t element_bits);
+
+}  // namespace tessera

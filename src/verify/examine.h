@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Examine holds one model against its own reference: it records the reference run, runs cells of
+// the matrix until one differs or all are equal, makes a differing cell as simple as it can, and
+// runs the negative controls.
+//
+// Simplest cell: starting from the cell that differs, each dimension in turn goes back to the
+// reference's value if the cell still differs without it. What remains are the settings that it
+// takes to show the fault.
+//
+// Failure: kNoMemory with the bytes a cell needs; a difference is a result, not a Status.
+// Threads: one examination at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compute/model/model.h"
+#include "verify/evidence.h"
+#include "verify/faults.h"
+#include "verify/matrix.h"
+#include "verify/workload.h"
+
+namespace tessera {
+
+struct ExaminationPlan {
+  std::string name;
+  WorkloadSize size = {};
+  bool full_product = false;  // else pairwise
+  uint32_t arrays = 1;        // pairwise arrays, each from its own seed: together more than pairs
+  double seconds_max = 0;     // no further cell is begun after this; 0: no limit
+  uint64_t seed = 1;
+};
+
+struct Mismatch {
+  CellRow cell;
+  Difference difference;
+  CellRow simplest;
+  Difference simplest_difference;
+};
+
+struct ControlResult {
+  Fault fault = Fault::kNone;
+  std::optional<Difference> difference;
+
+  bool detected() const { return difference.has_value(); }
+};
+
+struct Examination {
+  std::string name;
+  bool full_product = false;
+  uint32_t cells_planned = 0;
+  uint32_t cells_run = 0;
+  EvidenceCounts counts;
+  double seconds = 0;
+  bool reference_finite = true;  // NaN or infinite logits in the reference prove nothing
+  std::optional<Mismatch> mismatch;
+  std::vector<ControlResult> controls;
+
+  bool passed() const;
+};
+
+// Called after each cell with the cells run and planned.
+using ExaminationProgress = std::function<void(const std::string& name, uint32_t run, uint32_t of)>;
+
+Result<Examination> Examine(const Model& model, const Matrix& matrix, const ExaminationPlan& plan,
+                            const ExaminationProgress& progress);
+
+}  // namespace tessera

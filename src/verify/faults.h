@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Faults are the negative controls of the matrix: each puts back one way in which engines lose
+// exactness, and the comparison must notice. A matrix whose controls pass proves nothing.
+//
+// Four are kernel tables composed from the default one; three act on state between steps, where a
+// run asks for them (Lab).
+//
+//   kHalfKProducts        GEMM as the sum of two half-K products       (split-K, K blocks summed)
+//   kReversedCombine      attention splits combined last to first      (arrival order)
+//   kUnwrittenRowsNaN     a fresh group holds NaN instead of zeros     (0 × NaN in masked lanes)
+//   kStateRoundedAtSave   SSM state rounded to bf16 at each cut        (lossy checkpoints)
+//   kConvTailDropped      conv state zeroed at each cut                (a side member not saved)
+//   kFreshStateNotZeroed  a fresh sequence starts from another's bytes
+//
+// Threads: the composed kernels are pure like those they call.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "compute/kernels/kernel_table.h"
+#include "compute/model/model.h"
+
+namespace tessera {
+
+enum class Fault : uint8_t {
+  kNone,
+  kHalfKProducts,
+  kReversedCombine,
+  kUnwrittenRowsNaN,
+  kStateRoundedAtSave,
+  kConvTailDropped,
+  kFreshStateNotZeroed,
+};
+
+std::span<const Fault> AllFaults();
+std::string_view FaultName(Fault fault);
+// False when the model has nothing the fault could touch (no attention, no recurrent layers), and
+// for the reversed combine when attn_output is bf16: two orders differ in the last bit of an fp32
+// sum, and its input's rounding to bf16 hides all but one in 65,536 of those.
+bool FaultApplies(Fault fault, const Model& model);
+
+// The table the controls run on: the fastest this CPU has.
+const KernelTable& ControlKernels();
+// ControlKernels with the fault composed in; unchanged for faults that act on state.
+KernelTable BrokenKernels(Fault fault);
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Lab runs the cells of the matrix on one model, below the engine: it admits sequences to a
+// StateStore of its own, cuts their tokens into steps as the cell says, and drives Forward with the
+// addresses the store hands out. What a run leaves behind goes to an EvidenceSink.
+//
+//   a step:  join who is due → choose each sequence's tokens → BeginStep (forked at cuts if the
+//   cell
+//            says so) → Forward::Run → hand in norm rows, logits, and the whole state of a sequence
+//            at its end → EndStep → whoever is finished leaves, its pages are freed
+//
+// L1  What is computed for a sequence depends on its script alone; if the engine is exact, so does
+//     its evidence.
+// L2  In a forked step the image that was forked from is compared with what it was before.
+//
+// Failure: kNoMemory with the bytes a cell needs. Threads: one run at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "base/status.h"
+#include "compute/model/model.h"
+#include "port/thread_pool.h"
+#include "verify/evidence.h"
+#include "verify/faults.h"
+#include "verify/matrix.h"
+#include "verify/workload.h"
+
+namespace tessera {
+
+class Lab {
+ public:
+  // `model` must outlive it.
+  Lab(const Model& model, Workload workload);
+  ~Lab();
+
+  const Model& model() const { return model_; }
+  const Workload& workload() const { return workload_; }
+
+  // Runs the cell; with kNone nothing is broken. Kernel faults replace the cell's kernels.
+  Status Run(const CellSettings& cell, Fault fault, EvidenceSink* sink);
+  // Runs each script alone, as `reference` says, so that every sequence of any mix has its
+  // evidence.
+  Status RunReference(const CellSettings& reference, ReferenceRecorder* recorder);
+
+ private:
+  ThreadPool& Threads(int count);
+  Status RunRoles(const CellSettings& cell, Fault fault, const std::vector<Role>& roles,
+                  EvidenceSink* sink);
+
+  const Model& model_;
+  const Workload workload_;
+  std::map<int, std::unique_ptr<ThreadPool>> threads_;
+};
+
+}  // namespace tessera

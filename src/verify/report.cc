@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string ResultWord(const Examination& examination) {
+  if (!examination.reference_finite) return "REFERENCE NOT FINITE";
+  if (examination.mismatch.has_value()) return "DIFFERENT";
+  return examination.cells_run < examination.cells_planned ? "equal (time limit)" : "equal";
+}
+
+std::string PlanWord(const Examination& examination) {
+  return examination.full_product ? "product" : "pairwise";
+}
+
+std::string CellsText(const Examination& examination) {
+  return examination.cells_run == examination.cells_planned
+             ? fmt::format("{}", examination.cells_run)
+             : fmt::format("{} of {}", examination.cells_run, examination.cells_planned);
+}
+
+std::string MismatchText(const VerifyReport& report, size_t index) {
+  const Examination& examination = report.examinations[index];
+  return fmt::format(
+      "\n{} differs\n"
+      "  cell      {}\n"
+      "  first     {}\n"
+      "  simplest  {}\n"
+      "  first     {}\n",
+      examination.name, report.mismatch_cells[index], examination.mismatch->difference.ToString(),
+      report.simplest_cells[index], examination.mismatch->simplest_difference.ToString());
+}
+
+std::string ControlsText(const VerifyReport& report) {
+  std::string text;
+  for (Fault fault : AllFaults()) {
+    std::string missed;
+    uint32_t runs = 0;
+    for (const Examination& examination : report.examinations) {
+      for (const ControlResult& control : examination.controls) {
+        if (control.fault != fault) continue;
+        ++runs;
+        if (!control.detected()) missed += (missed.empty() ? "" : ", ") + examination.name;
+      }
+    }
+    if (runs == 0) continue;
+    text += missed.empty()
+                ? fmt::format("control  {:<40} detected on {} models\n", FaultName(fault), runs)
+                : fmt::format("control  {:<40} NOT DETECTED on {}\n", FaultName(fault), missed);
+  }
+  return text;
+}
+
+Json DifferenceJson(const std::string& cell, const Difference& difference) {
+  return {{"cell", cell},
+          {"sequence", difference.place.sequence},
+          {"position", difference.place.position},
+          {"plane", difference.place.plane},
+          {"element", difference.element},
+          {"expected", fmt::format("{:0{}x}", difference.expected, difference.bits / 4)},
+          {"actual", fmt::format("{:0{}x}", difference.actual, difference.bits / 4)},
+          {"text", difference.ToString()}};
+}
+
+Json ExaminationJson(const VerifyReport& report, size_t index) {
+  const Examination& examination = report.examinations[index];
+  Json json = {{"model", examination.name},
+               {"plan", PlanWord(examination)},
+               {"cells", examination.cells_run},
+               {"cells_planned", examination.cells_planned},
+               {"sequences", examination.counts.sequences},
+               {"norm_rows", examination.counts.norm_rows},
+               {"logit_rows", examination.counts.logit_rows},
+               {"state_bytes", examination.counts.state_bytes},
+               {"seconds", examination.seconds},
+               {"reference_finite", examination.reference_finite},
+               {"equal", !examination.mismatch.has_value()}};
+  if (examination.mismatch.has_value()) {
+    json["difference"] =
+        DifferenceJson(report.mismatch_cells[index], examination.mismatch->difference);
+    json["simplest"] =
+        DifferenceJson(report.simplest_cells[index], examination.mismatch->simplest_difference);
+  }
+  json["controls"] = Json::array();
+  for (const ControlResult& control : examination.controls) {
+    Json entry = {{"control", FaultName(control.fault)}, {"detected", control.detected()}};
+    if (control.detected()) entry["difference"] = control.difference->ToString();
+    json["controls"].push_back(entry);
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string VerifyText(const VerifyReport& report) {
+  std::string text = fmt::format("tessera verify {}{}, seed {}\n{}\n\n", report.path,
+                                 report.quick ? " --quick" : "", report.seed, report.cpu);
+  for (const Dimension& dimension : report.dimensions) {
+    text += fmt::format("{:<14}", dimension.name);
+    for (const std::string& value : dimension.values) {
+      text += &value == dimension.values.data() ? "" : " | ";
+      text += value;
+    }
+    text += '\n';
+  }
+  size_t width = 5;
+  for (const Examination& examination : report.examinations) {
+    width = std::max(width, examination.name.size());
+  }
+  text += fmt::format("\n{:<{}}  {:<8}  {:>9}  {:>9}  {:>10}  {:>10}  {:>12}  {:>7}  {}\n", "model",
+                      width, "plan", "cells", "sequences", "norm rows", "logit rows", "state bytes",
+                      "time", "result");
+  for (const Examination& examination : report.examinations) {
+    text += fmt::format("{:<{}}  {:<8}  {:>9}  {:>9}  {:>10}  {:>10}  {:>12}  {:>6.1f}s  {}\n",
+                        examination.name, width, PlanWord(examination), CellsText(examination),
+                        examination.counts.sequences, examination.counts.norm_rows,
+                        examination.counts.logit_rows, FormatBytes(examination.counts.state_bytes),
+                        examination.seconds, ResultWord(examination));
+  }
+  for (size_t i = 0; i < report.examinations.size(); ++i) {
+    if (report.examinations[i].mismatch.has_value()) text += MismatchText(report, i);
+  }
+  text += '\n';
+  text += ControlsText(report);
+  const EvidenceCounts counts = report.counts();
+  text += fmt::format(
+      "\n{}: {} cells, {} norm rows, {} logit rows, {} of state, {} control runs, {:.1f} s\n",
+      report.passed() ? "exact" : "FAILED", report.cells(), counts.norm_rows, counts.logit_rows,
+      FormatBytes(counts.state_bytes), report.controls(), report.seconds);
+  return text;
+}
+
+std::string VerifyJson(const VerifyReport& report) {
+  Json json = {{"model", report.path},     {"cpu", report.cpu},         {"quick", report.quick},
+               {"seed", report.seed},      {"passed", report.passed()}, {"cells", report.cells()},
+               {"seconds", report.seconds}};
+  for (const Dimension& dimension : report.dimensions) {
+    json["dimensions"][dimension.name] = dimension.values;
+  }
+  json["examinations"] = Json::array();
+  for (size_t i = 0; i < report.examinations.size(); ++i) {
+    json["examinations"].push_back(ExaminationJson(report, i));
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tessera

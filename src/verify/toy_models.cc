@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify/toy_models.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "compute/gguf/gguf_file.h"
+#include "port/thread_pool.h"
+
+namespace tessera {
+namespace {
+
+constexpr uint32_t kContextLength = 2048;
+
+ModelShape Base(Architecture architecture, uint32_t layers, uint32_t width) {
+  ModelShape shape;
+  shape.architecture = architecture;
+  shape.layers = layers;
+  shape.width = width;
+  shape.vocab_size = 272;  // 256 bytes, some merges, end of text
+  shape.context_length = kContextLength;
+  shape.rms_eps = 1e-5f;
+  return shape;
+}
+
+void GiveAttention(uint32_t heads, uint32_t kv_heads, uint32_t head_dim, bool neox,
+                   ModelShape* shape) {
+  shape->heads = heads;
+  shape->kv_heads = kv_heads;
+  shape->head_dim = head_dim;
+  shape->n_rot = head_dim;
+  shape->rope_neox = neox;
+  shape->attention_scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
+}
+
+void GiveSsm(uint32_t heads, uint32_t head_dim, uint32_t state, uint32_t groups,
+             ModelShape* shape) {
+  shape->ssm_heads = heads;
+  shape->ssm_inner = heads * head_dim;
+  shape->ssm_state = state;
+  shape->ssm_groups = groups;
+  shape->conv_kernel = 4;
+}
+
+ToyModel Make(std::string name, ModelShape shape, GgufTensorType type) {
+  shape.name = name;
+  return {std::move(name), {.shape = shape, .type = type}};
+}
+
+ToyModel FalconToy(std::string name, GgufTensorType type) {
+  ModelShape shape = Base(Architecture::kFalconH1, 2, 32);
+  GiveAttention(4, 2, 16, true, &shape);
+  GiveSsm(4, 16, 16, 1, &shape);
+  shape.feed_forward = 64;
+  return Make(std::move(name), shape, type);
+}
+
+// Two SSM groups with a norm, heads of 24 and states of 24: tails everywhere.
+ToyModel OddFalconToy() {
+  ModelShape shape = Base(Architecture::kFalconH1, 3, 56);
+  GiveAttention(3, 1, 24, true, &shape);
+  GiveSsm(6, 12, 24, 2, &shape);
+  shape.feed_forward = 88;
+  ToyModel toy = Make("toy falcon-h1 f16, odd sizes", shape, GgufTensorType::kF16);
+  toy.options.ssm_norm = true;
+  return toy;
+}
+
+ToyModel MambaToy() {
+  ModelShape shape = Base(Architecture::kMamba2, 3, 32);
+  GiveSsm(4, 16, 32, 2, &shape);
+  ToyModel toy = Make("toy mamba2 f32", shape, GgufTensorType::kF32);
+  toy.options.tied_output = true;
+  return toy;
+}
+
+ToyModel LlamaToy() {
+  ModelShape shape = Base(Architecture::kLlama, 2, 64);
+  GiveAttention(4, 2, 16, false, &shape);
+  shape.feed_forward = 96;
+  return Make("toy llama bf16", shape, GgufTensorType::kBF16);
+}
+
+// A folder of its own that goes with all that is in it.
+class TemporaryFolder {
+ public:
+  static Result<TemporaryFolder> Create() {
+    std::error_code error;
+    const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+    if (error) return IoError("the folder for temporary files: " + error.message());
+    std::string name = parent / "tessera-toy-XXXXXX";
+    if (mkdtemp(name.data()) == nullptr) {
+      return IoError(fmt::format("{}: {}", name, std::strerror(errno)));
+    }
+    return TemporaryFolder(std::move(name));
+  }
+  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::move(other.path_)) {
+    other.path_.clear();
+  }
+  TemporaryFolder& operator=(TemporaryFolder&& other) noexcept {
+    std::swap(path_, other.path_);
+    return *this;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+}  // namespace
+
+std::span<const ToyModel> ToyModels() {
+  static const std::vector<ToyModel> toys = {
+      FalconToy("toy falcon-h1 bf16", GgufTensorType::kBF16),
+      FalconToy("toy falcon-h1 q8_0", GgufTensorType::kQ8_0),
+      OddFalconToy(),
+      MambaToy(),
+      LlamaToy(),
+  };
+  return toys;
+}
+
+Result<std::unique_ptr<Model>> MakeToyModel(const ToyModel& toy, uint64_t seed) {
+  RandomModelOptions options = toy.options;
+  options.seed = seed;
+  TESSERA_ASSIGN_OR_RETURN(const RandomModel random, RandomModel::Make(options));
+  TESSERA_ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::Create());
+  const std::string path = folder.path() + "/toy.gguf";
+  TESSERA_RETURN_IF_ERROR(random.Write(path));
+  TESSERA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+  ThreadPool threads(1);
+  return Model::Load(file, threads);
+}
+
+}  // namespace tessera

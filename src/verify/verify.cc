@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify/verify.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "base/bytes.h"
+#include "compute/gguf/gguf_file.h"
+#include "port/cpu.h"
+#include "port/thread_pool.h"
+#include "verify/toy_models.h"
+
+namespace tessera {
+namespace {
+
+// Weights beyond this make a token so dear that sequences are shortened.
+constexpr uint64_t kLargeModelBytes = 128 * kMiB;
+
+// --quick begins no further cell of the given model, or of a toy, after this. Enough for all of
+// them on two cores with the bundled model.
+constexpr double kQuickModelSeconds = 30;
+constexpr double kQuickToySeconds = 5;
+
+bool IsLarge(const Model& model) { return model.weight_bytes() > kLargeModelBytes; }
+
+// 300 tokens reach the second 256-token attention split, 800 the fourth.
+WorkloadSize SizeFor(const Model& model, bool quick) {
+  const bool large = IsLarge(model);
+  if (quick) return large ? WorkloadSize{40, 8, 2} : WorkloadSize{300, 20, 3};
+  return large ? WorkloadSize{300, 16, 3} : WorkloadSize{800, 40, 6};
+}
+
+Result<std::unique_ptr<Model>> LoadModel(const std::string& path) {
+  TESSERA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+  ThreadPool threads(std::min(UsableCpuCount(), 4));
+  return Model::Load(file, threads);
+}
+
+void Add(const Matrix& matrix, Examination examination, VerifyReport* report) {
+  const auto& mismatch = examination.mismatch;
+  report->mismatch_cells.push_back(mismatch ? matrix.Describe(mismatch->cell) : "");
+  report->simplest_cells.push_back(mismatch ? matrix.Describe(mismatch->simplest) : "");
+  report->examinations.push_back(std::move(examination));
+}
+
+Status ExamineGiven(const std::string& path, const Matrix& matrix, const VerifyOptions& options,
+                    VerifyReport* report) {
+  TESSERA_ASSIGN_OR_RETURN(const auto model, LoadModel(path));
+  ExaminationPlan plan{
+      .name = model->shape().name, .size = SizeFor(*model, options.quick), .seed = options.seed};
+  plan.seconds_max = options.quick ? kQuickModelSeconds : 0;
+  plan.arrays = options.quick || IsLarge(*model) ? 1 : 3;
+  TESSERA_ASSIGN_OR_RETURN(Examination examination,
+                           Examine(*model, matrix, plan, options.progress));
+  Add(matrix, std::move(examination), report);
+  return Status::Ok();
+}
+
+// 270 + 18 tokens reach the second attention split.
+constexpr WorkloadSize kToySize{.prompt_tokens = 270, .decode_tokens = 18, .companions = 4};
+// From the fourth split on the attention of a decode step is spread over threads by split.
+constexpr WorkloadSize kLongToySize{.prompt_tokens = 790, .decode_tokens = 26, .companions = 2};
+
+Status ExamineToy(const ToyModel& toy, const WorkloadSize& size, bool full_product,
+                  const Matrix& matrix, const VerifyOptions& options, VerifyReport* report) {
+  TESSERA_ASSIGN_OR_RETURN(const auto model, MakeToyModel(toy, options.seed));
+  ExaminationPlan plan{.name = toy.name, .size = size, .seed = options.seed};
+  plan.full_product = full_product;
+  plan.seconds_max = options.quick ? kQuickToySeconds : 0;
+  if (size.prompt_tokens > kToySize.prompt_tokens) plan.name += ", long";
+  TESSERA_ASSIGN_OR_RETURN(Examination examination,
+                           Examine(*model, matrix, plan, options.progress));
+  Add(matrix, std::move(examination), report);
+  return Status::Ok();
+}
+
+Status ExamineToys(const Matrix& matrix, const VerifyOptions& options, VerifyReport* report) {
+  const auto toys = ToyModels();
+  for (size_t i = 0; i < toys.size(); ++i) {
+    const bool full_product = i == 0 && !options.quick;
+    TESSERA_RETURN_IF_ERROR(ExamineToy(toys[i], kToySize, full_product, matrix, options, report));
+    if (!toys[i].options.shape.has_attention()) continue;
+    TESSERA_RETURN_IF_ERROR(ExamineToy(toys[i], kLongToySize, false, matrix, options, report));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+bool VerifyReport::passed() const {
+  return std::all_of(examinations.begin(), examinations.end(),
+                     [](const Examination& examination) { return examination.passed(); });
+}
+
+EvidenceCounts VerifyReport::counts() const {
+  EvidenceCounts counts;
+  for (const Examination& examination : examinations) counts.Add(examination.counts);
+  return counts;
+}
+
+uint32_t VerifyReport::cells() const {
+  uint32_t cells = 0;
+  for (const Examination& examination : examinations) cells += examination.cells_run;
+  return cells;
+}
+
+uint32_t VerifyReport::controls() const {
+  size_t controls = 0;
+  for (const Examination& examination : examinations) controls += examination.controls.size();
+  return static_cast<uint32_t>(controls);
+}
+
+std::vector<const KernelTable*> AvailableKernels() {
+  std::vector<const KernelTable*> kernels = {&ScalarKernels()};
+  if (Avx512Kernels() != nullptr) kernels.push_back(Avx512Kernels());
+  return kernels;
+}
+
+std::vector<int> ThreadValues(const std::vector<int>& listed) {
+  std::vector<int> values = listed;
+  values.push_back(1);
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+Result<VerifyReport> Verify(const std::string& path, const VerifyOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const Matrix matrix(AvailableKernels(), ThreadValues(options.threads));
+  VerifyReport report;
+  report.path = path;
+  report.cpu = CpuModelName();
+  report.quick = options.quick;
+  report.seed = options.seed;
+  report.dimensions = matrix.dimensions();
+  TESSERA_RETURN_IF_ERROR(ExamineGiven(path, matrix, options, &report));
+  TESSERA_RETURN_IF_ERROR(ExamineToys(matrix, options, &report));
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace tessera

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Verify is `tessera verify`: the exactness matrix on this machine. The given model is examined
+// pairwise; toy models of each architecture and weight type, made here, are examined as well, in
+// the full form one of them with the full product of all dimensions.
+//
+// It passes when no cell differs from its reference in a bit, every reference is finite, and every
+// negative control was noticed.
+//
+// Failure: kBadFile or kIo for the model file, kNoMemory with the bytes needed.
+// Threads: one call at a time; it starts thread pools of its own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "compute/kernels/kernel_table.h"
+#include "verify/examine.h"
+#include "verify/matrix.h"
+
+namespace tessera {
+
+struct VerifyOptions {
+  bool quick = false;  // at most about a minute on the bundled model and two cores
+  uint64_t seed = 1;
+  // The reference uses one thread whatever is listed.
+  std::vector<int> threads = {1, 2, 3};
+  ExaminationProgress progress;  // may be empty
+};
+
+struct VerifyReport {
+  std::string path;
+  std::string cpu;
+  bool quick = false;
+  uint64_t seed = 1;
+  std::vector<Dimension> dimensions;
+  std::vector<Examination> examinations;  // the given model's first
+  // By examination, what its mismatch is called; empty when it has none.
+  std::vector<std::string> mismatch_cells;
+  std::vector<std::string> simplest_cells;
+  double seconds = 0;
+
+  bool passed() const;
+  EvidenceCounts counts() const;
+  uint32_t cells() const;
+  uint32_t controls() const;
+};
+
+// Scalar first, then every other table this CPU runs.
+std::vector<const KernelTable*> AvailableKernels();
+// {1} and what else is listed, ascending.
+std::vector<int> ThreadValues(const std::vector<int>& listed);
+
+Result<VerifyReport> Verify(const std::string& path, const VerifyOptions& options);
+
+}  // namespace tessera

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "verify/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "verify/report.h"
+#include "verify/toy_models.h"
+
+namespace tessera {
+namespace {
+
+constexpr WorkloadSize kSmall{.prompt_tokens = 40, .decode_tokens = 6, .companions = 3};
+
+std::unique_ptr<Model> Toy(size_t index) {
+  auto model = MakeToyModel(ToyModels()[index], 1);
+  EXPECT_TRUE(model.has_value()) << model.error().ToString();
+  return std::move(*model);
+}
+
+Examination ExamineToy(const Model& model, std::vector<const KernelTable*> kernels,
+                       WorkloadSize size, std::vector<int> threads = {1, 2, 3}) {
+  const Matrix matrix(kernels, threads);
+  ExaminationPlan plan{.name = "toy", .size = size};
+  auto examination = Examine(model, matrix, plan, {});
+  EXPECT_TRUE(examination.has_value()) << examination.error().ToString();
+  return std::move(*examination);
+}
+
+TEST(Verify, EveryToyIsExact) {
+  for (size_t i = 0; i < ToyModels().size(); ++i) {
+    const auto model = Toy(i);
+    const Examination examination = ExamineToy(*model, AvailableKernels(), kSmall);
+    EXPECT_TRUE(examination.reference_finite);
+    EXPECT_FALSE(examination.mismatch.has_value())
+        << ToyModels()[i].name << ": " << examination.mismatch->difference.ToString();
+    EXPECT_EQ(examination.cells_run, examination.cells_planned);
+    EXPECT_GT(examination.counts.logit_rows, 300u);
+    EXPECT_GT(examination.counts.state_bytes, 10000u);
+  }
+}
+
+constexpr size_t kF16Toy = 2;
+
+TEST(Verify, EveryControlIsDetected) {
+  const auto model = Toy(kF16Toy);
+  // 280 tokens: two attention splits, without which there is no order to reverse.
+  const Examination examination =
+      ExamineToy(*model, {&ScalarKernels()}, {.prompt_tokens = 270, .decode_tokens = 10}, {1});
+  EXPECT_EQ(examination.controls.size(), AllFaults().size());
+  for (const ControlResult& control : examination.controls) {
+    EXPECT_TRUE(control.detected()) << FaultName(control.fault);
+  }
+  EXPECT_TRUE(examination.passed());
+}
+
+TEST(Verify, AControlThatPassesUnnoticedFailsTheExamination) {
+  const auto model = Toy(kF16Toy);
+  // One split only: reversing the order of one partial changes nothing.
+  const Examination examination = ExamineToy(*model, {&ScalarKernels()}, kSmall, {1});
+  EXPECT_FALSE(examination.mismatch.has_value());
+  EXPECT_FALSE(examination.passed());
+  for (const ControlResult& control : examination.controls) {
+    EXPECT_EQ(control.detected(), control.fault != Fault::kReversedCombine)
+        << FaultName(control.fault);
+  }
+}
+
+// A table that computes something else altogether: only the kernels are to blame.
+void NudgedNorm(const float* x, const float* weight, uint32_t n, float eps, float* y) {
+  ScalarKernels().rms_norm(x, weight, n, eps, y);
+  y[n - 1] = std::nextafter(y[n - 1], 1e9f);
+}
+
+TEST(Verify, AWrongKernelIsTheSimplestCell) {
+  const auto model = Toy(0);
+  KernelTable nudged = ScalarKernels();
+  nudged.isa = "nudged";
+  nudged.rms_norm = NudgedNorm;
+  const Examination examination = ExamineToy(*model, {&ScalarKernels(), &nudged}, kSmall);
+  ASSERT_TRUE(examination.mismatch.has_value());
+  CellRow expected(Matrix::kDimensions, 0);
+  expected[Matrix::kKernels] = 1;
+  EXPECT_EQ(examination.mismatch->simplest, expected);
+  EXPECT_NE(examination.mismatch->simplest_difference.expected,
+            examination.mismatch->simplest_difference.actual);
+  EXPECT_FALSE(examination.passed());
+}
+
+// A table whose bits depend on the number of rows: right for the one-shot prompt of 40, wrong for a
+// chunk of 7. The simplest cell names kernels and cut, nothing else.
+void GemmThatCountsRows(const GemmArgs& args) {
+  ScalarKernels().gemm(args);
+  if (args.rows == 7) args.output[args.panel_begin * 16] += 1e-3f;
+}
+
+TEST(Verify, AKernelThatDependsOnTheCutIsFoundAtThatCut) {
+  const auto model = Toy(0);
+  KernelTable counting = ScalarKernels();
+  counting.isa = "counting";
+  counting.gemm = GemmThatCountsRows;
+  const Examination examination =
+      ExamineToy(*model, {&counting}, {.prompt_tokens = 40, .decode_tokens = 6}, {1});
+  ASSERT_TRUE(examination.mismatch.has_value());
+  const Matrix matrix(std::vector<const KernelTable*>{&counting}, std::vector<int>{1});
+  const CellRow& simplest = examination.mismatch->simplest;
+  CellRow without_cut = simplest;
+  without_cut[Matrix::kCut] = 0;
+  EXPECT_EQ(without_cut, matrix.reference());
+  EXPECT_EQ(matrix.At(simplest).cut, 7u);
+}
+
+// Fresh groups that are not zeroed: harmless on clean pages, found on those that held something.
+void ZeroNothing(std::byte*, size_t) {}
+
+TEST(Verify, GroupsThatAreNotZeroedAreFoundOnHostilePages) {
+  const auto model = Toy(0);
+  KernelTable lazy = ScalarKernels();
+  lazy.isa = "lazy";
+  lazy.zero_group = ZeroNothing;
+  const Examination examination = ExamineToy(*model, {&lazy}, kSmall, {1});
+  ASSERT_TRUE(examination.mismatch.has_value());
+  CellRow expected(Matrix::kDimensions, 0);
+  expected[Matrix::kPages] = 1;
+  EXPECT_EQ(examination.mismatch->simplest, expected);
+}
+
+// A step that writes to the state it forked from: its own results are right, the checkpoint is not.
+void ConvThatSpoilsItsSource(const ConvArgs& args) {
+  ScalarKernels().conv(args);
+  if (args.channel_begin > 0 || args.source.is_zero()) return;
+  if (args.source.offsets != args.destination.offsets) *args.source.At(args.start) ^= std::byte{1};
+}
+
+TEST(Verify, AStepThatWritesToWhatItForkedFromIsFound) {
+  const auto model = Toy(0);
+  KernelTable spoiling = ScalarKernels();
+  spoiling.isa = "spoiling";
+  spoiling.conv = ConvThatSpoilsItsSource;
+  const Examination examination = ExamineToy(*model, {&spoiling}, kSmall, {1});
+  ASSERT_TRUE(examination.mismatch.has_value());
+  EXPECT_EQ(examination.mismatch->simplest[Matrix::kState], 1u);
+  EXPECT_EQ(examination.mismatch->simplest[Matrix::kMix], 0u);
+  EXPECT_EQ(examination.mismatch->simplest_difference.place.kind, EvidenceKind::kCheckpoint);
+}
+
+TEST(Verify, TheReportSaysWhereAndWhatDiffers) {
+  const auto model = Toy(0);
+  KernelTable nudged = ScalarKernels();
+  nudged.isa = "nudged";
+  nudged.rms_norm = NudgedNorm;
+  const std::vector<const KernelTable*> kernels = {&ScalarKernels(), &nudged};
+  const Matrix matrix(kernels, std::vector<int>{1});
+  VerifyReport report;
+  report.path = "toy.gguf";
+  report.dimensions = matrix.dimensions();
+  report.examinations.push_back(ExamineToy(*model, kernels, kSmall, {1}));
+  const Mismatch& mismatch = *report.examinations[0].mismatch;
+  report.mismatch_cells = {matrix.Describe(mismatch.cell)};
+  report.simplest_cells = {matrix.Describe(mismatch.simplest)};
+
+  const std::string text = VerifyText(report);
+  EXPECT_NE(text.find("toy differs"), std::string::npos);
+  EXPECT_NE(text.find("simplest  s0:block=32, cut none, alone, 1 thread, nudged, in place, orderly "
+                      "pages"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("FAILED"), std::string::npos);
+  const auto json = nlohmann::json::parse(VerifyJson(report));
+  EXPECT_FALSE(json["passed"].get<bool>());
+  EXPECT_EQ(json["examinations"][0]["simplest"]["cell"], report.simplest_cells[0]);
+  EXPECT_NE(json["examinations"][0]["difference"]["expected"],
+            json["examinations"][0]["difference"]["actual"]);
+}
+
+TEST(Verify, AFileThatIsNoModelIsRefused) {
+  const auto report = Verify(TESSERA_SOURCE_DIR "/LICENSE", {});
+  ASSERT_FALSE(report.has_value());
+  EXPECT_EQ(report.error().code(), StatusCode::kBadFile);
+}
+
+TEST(Workload, LengthsFollowTheContextOfTheModel) {
+  ModelShape shape;
+  shape.vocab_size = 300;
+  shape.context_length = 50;
+  const Workload workload = MakeWorkload(shape, {300, 20, 6}, 1);
+  EXPECT_EQ(workload.longest(), 50u);
+  for (const Script& script : workload.scripts) EXPECT_LT(script.prompt_tokens, script.size());
+}
+
+}  // namespace
+}  // namespace tessera
