@@ -65,9 +65,35 @@ def show_answers(base: str, context: str, questions: list[dict]) -> int:
     return wrong
 
 
-def show_memory(base: str) -> None:
-    print("\nmemory (GET /cache)")
-    print(json.dumps(call(base + "/cache"), indent=2))
+def mib(count: int) -> str:
+    return f"{count / 2**20:10.2f} MiB"
+
+
+def show_memory(base: str, context: str) -> None:
+    """The ledger while one sequence is being generated, then after it: every byte has an owner."""
+    body = json.dumps({"prompt": context, "max_tokens": 200, "temperature": 0, "stream": True})
+    request = urllib.request.Request(base + "/v1/completions", body.encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=REQUEST_SECONDS_MAX) as stream:
+        stream.readline()  # the first token is there: its state is in the arena
+        running = call(base + "/cache")
+    idle = running
+    deadline = time.monotonic() + REQUEST_SECONDS_MAX
+    while idle["sequences"] > 0 and time.monotonic() < deadline:
+        time.sleep(0.02)
+        idle = call(base + "/cache")
+
+    print(f"\nmemory: organisation {running['organisation']}, {running['planes']} planes")
+    print(f"{'':<26} {'one sequence':>14} {'after it':>14}")
+    print(f"{'budget':<26} {mib(running['budget_bytes']):>14} {mib(idle['budget_bytes']):>14}")
+    for kind in ("attention", "ssm", "conv"):
+        print(f"{'  ' + kind + ' state':<26} {mib(running['kinds'][kind]['bytes']):>14}"
+              f" {mib(idle['kinds'][kind]['bytes']):>14}")
+    for at, pool in enumerate(running["pools"]):
+        after = idle["pools"][at]["pages"]
+        for state in ("held_attention", "held_state", "reserved", "free", "total"):
+            label = f"  {pool['name']} pages, {state.replace('_', ' ')}"
+            print(f"{label:<26} {pool['pages'][state]:>14} {after[state]:>14}")
 
 
 def main() -> int:
@@ -86,7 +112,7 @@ def main() -> int:
         wait_until_ready(base, server)
         print(f"\n{len(questions)} questions over one context of {len(context)} characters\n")
         wrong = show_answers(base, context, questions)
-        show_memory(base)
+        show_memory(base, context)
     finally:
         server.send_signal(signal.SIGTERM)
         code = server.wait(timeout=30)
