@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line as its users meet it: the program is run, and what it prints and returns is
+// compared with the contract of flags, JSON and exit codes.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "cli/prompt_source.h"
+
+namespace tessera::cli {
+namespace {
+
+const std::string kModel = TESSERA_SOURCE_DIR "/models/harbour-2.8m-q8_0.gguf";
+
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string error;
+};
+
+class Scratch {
+ public:
+  Scratch() { std::filesystem::create_directories(path_); }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_ =
+      std::filesystem::temp_directory_path() /
+      ("tessera-cli-test-" + std::to_string(getpid()) + "-" + std::to_string(Next()));
+  static int Next() {
+    static int next = 0;
+    return next++;
+  }
+};
+
+std::string Slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class Process {
+ public:
+  // `out` is a path; environment entries are added to ours.
+  Process(const std::vector<std::string>& arguments, const std::string& out,
+          const std::string& error, const std::string& in = "/dev/null",
+          const std::vector<std::string>& environment = {}) {
+    std::vector<std::string> words = {TESSERA_BINARY};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    std::vector<std::string> variables = environment;
+    std::vector<char*> envp;
+    for (std::string& variable : variables) envp.push_back(variable.data());
+    for (char** entry = environ; *entry != nullptr; ++entry) envp.push_back(*entry);
+    envp.push_back(nullptr);
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 0, in.c_str(), O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, 1, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_addopen(&files, 2, error.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    EXPECT_EQ(posix_spawn(&pid_, TESSERA_BINARY, &files, nullptr, argv.data(), envp.data()), 0);
+    posix_spawn_file_actions_destroy(&files);
+  }
+  void Interrupt() { kill(pid_, SIGINT); }
+  // The exit code, or 128 + the signal.
+  int Wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+Outcome Tessera(const std::vector<std::string>& arguments,
+                const std::vector<std::string>& environment = {}, const std::string& in = "") {
+  const Scratch scratch;
+  std::ofstream(scratch / "in", std::ios::binary) << in;
+  Process process(arguments, scratch / "out", scratch / "error", scratch / "in", environment);
+  const int code = process.Wait();
+  return {code, Slurp(scratch / "out"), Slurp(scratch / "error")};
+}
+
+std::vector<std::string> OnHarbour(const std::vector<std::string>& flags) {
+  std::vector<std::string> arguments = {"run", kModel};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  return arguments;
+}
+
+void ExpectOneLine(const Outcome& outcome, int code, const std::string& part) {
+  EXPECT_EQ(outcome.code, code) << outcome.error;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_TRUE(outcome.error.starts_with("tessera: ")) << outcome.error;
+  EXPECT_EQ(outcome.error.find('\n'), outcome.error.size() - 1) << outcome.error;
+  EXPECT_NE(outcome.error.find(part), std::string::npos) << outcome.error;
+}
+
+TEST(CommandLine, ErrorsAreOneLineWithTheCodeOfTheirKind) {
+  const std::vector<std::string> prompt = {"--prompt", "Log of day 3."};
+  const auto with = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), prompt.begin(), prompt.end());
+    return Tessera(OnHarbour(flags));
+  };
+  ExpectOneLine(Tessera({}), 2, "which verb?");
+  ExpectOneLine(Tessera({"rnu"}), 2, "did you mean run?");
+  ExpectOneLine(Tessera({"run"}), 2, "MODEL is required");
+  ExpectOneLine(Tessera(OnHarbour({})), 2, "there is no prompt");
+  ExpectOneLine(with({"--prompt-file", "x"}), 2, "more than one prompt");
+  ExpectOneLine(with({"--promt", "x"}), 2, "did you mean --prompt?");
+  // A flag of a later version is unknown, not ignored.
+  ExpectOneLine(with({"--checkpoint-grid", "512"}), 2, "unknown flag --checkpoint-grid");
+  ExpectOneLine(with({"--state", "bf16"}), 2, "not in this version");
+  ExpectOneLine(with({"--organisation", "s9"}), 2, "--organisation");
+  ExpectOneLine(with({"-n", "many"}), 2, "--max-tokens does not take 'many'");
+  ExpectOneLine(with({"-n", "9000"}), 2, "context length of 8192");
+  ExpectOneLine(with({"--top-p", "2"}), 2, "top_p");
+  ExpectOneLine(with({"more"}), 2, "unexpected argument 'more'");
+  ExpectOneLine(Tessera(OnHarbour({"--prompt-tokens", "1,x"})), 2, "'x' is not a token id");
+  ExpectOneLine(Tessera(OnHarbour({"--prompt-tokens", "1,900"})), 2, "id 900");
+  ExpectOneLine(Tessera({"run", "no.gguf", "--prompt", "x"}), 5, "no.gguf");
+  ExpectOneLine(Tessera(OnHarbour({"--prompt-file", "no.txt"})), 5, "no.txt");
+  ExpectOneLine(Tessera({"run", TESSERA_SOURCE_DIR "/LICENSE", "--prompt", "x"}), 3, "LICENSE");
+  ExpectOneLine(with({"--budget", "1KiB"}), 4, "204800");
+  ExpectOneLine(with({"--budget", "600KiB", "-n", "8000"}), 4, "needs a budget of");
+  ExpectOneLine(with({"--budget", "1XB"}), 2, "--budget");
+}
+
+TEST(CommandLine, HelpAndVersionGoToStdout) {
+  const Outcome help = Tessera({"run", "--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_EQ(help.error, "");
+  for (const char* flag : {"--prompt-file", "-n,", "--logprobs", "--budget", "--organisation"}) {
+    EXPECT_NE(help.out.find(flag), std::string::npos) << flag;
+  }
+  EXPECT_EQ(Tessera({"--help"}).code, 0);
+  EXPECT_TRUE(Tessera({"--version"}).out.starts_with("tessera "));
+}
+
+TEST(CommandLine, EveryFlagHasAnEnvironmentTwinAndTheFlagWins) {
+  const Outcome flags = Tessera(OnHarbour({"--prompt", "Log of day 4.", "-n", "5"}));
+  ASSERT_EQ(flags.code, 0) << flags.error;
+  const std::vector<std::string> twins = {"TESSERA_PROMPT=Log of day 4.", "TESSERA_MAX_TOKENS=5"};
+  EXPECT_EQ(Tessera(OnHarbour({}), twins).out, flags.out);
+  const Outcome shorter = Tessera(OnHarbour({"-n", "2"}), twins);
+  EXPECT_LT(shorter.out.size(), flags.out.size());
+  EXPECT_EQ(flags.out.find(shorter.out), 0u);
+  ExpectOneLine(Tessera(OnHarbour({}), {"TESSERA_PROMPT=x", "TESSERA_TEMP=warm"}), 2, "'warm'");
+  ExpectOneLine(Tessera(OnHarbour({"--prompt", "x"}), {"TESSERA_ISA=sparc"}), 2,
+                "TESSERA_ISA=sparc");
+}
+
+TEST(CommandLine, APromptFromAFileOrStdinIsTakenByteForByte) {
+  const std::string text = "Log of day 5.\n";
+  const Outcome direct = Tessera(OnHarbour({"--prompt", text, "-n", "8", "--json"}));
+  ASSERT_EQ(direct.code, 0) << direct.error;
+  const Outcome piped = Tessera(OnHarbour({"--prompt-file", "-", "-n", "8", "--json"}), {}, text);
+  const auto direct_json = nlohmann::json::parse(direct.out);
+  const auto piped_json = nlohmann::json::parse(piped.out);
+  EXPECT_EQ(direct_json["prompt_tokens"], piped_json["prompt_tokens"]);
+  EXPECT_EQ(direct_json["receipt"], piped_json["receipt"]);
+  std::string ids;
+  for (int id : direct_json["prompt_tokens"]) ids += (ids.empty() ? "" : ", ") + std::to_string(id);
+  const auto by_ids =
+      nlohmann::json::parse(Tessera(OnHarbour({"--prompt-tokens", ids, "-n", "8", "--json"})).out);
+  EXPECT_EQ(by_ids["tokens"], direct_json["tokens"]);
+}
+
+TEST(CommandLine, JsonHasTheFieldsOfTheContract) {
+  const Outcome outcome = Tessera(OnHarbour({"--prompt", "Log of day 6.", "-n", "4", "--json",
+                                             "--logprobs", "3", "--prompt-logprobs", "2"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.error;
+  const auto json = nlohmann::ordered_json::parse(outcome.out);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : json.items()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"model", "prompt_tokens", "tokens", "text",
+                                             "finish_reason", "logprobs", "prompt_logprobs",
+                                             "usage", "timings", "receipt"}));
+  EXPECT_EQ(json["tokens"].size(), 4u);
+  EXPECT_EQ(json["finish_reason"], "length");
+  ASSERT_EQ(json["logprobs"].size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    ASSERT_EQ(json["logprobs"][i].size(), 4u);
+    EXPECT_EQ(json["logprobs"][i][0]["id"], json["tokens"][i]);
+    EXPECT_TRUE(json["logprobs"][i][1]["token"].is_string());
+    EXPECT_LE(json["logprobs"][i][1]["logprob"], 0);
+  }
+  const size_t prompt = json["prompt_tokens"].size();
+  ASSERT_EQ(json["prompt_logprobs"].size(), prompt);
+  for (size_t i = 0; i + 1 < prompt; ++i) {
+    ASSERT_EQ(json["prompt_logprobs"][i].size(), 3u);
+    EXPECT_EQ(json["prompt_logprobs"][i][0]["id"], json["prompt_tokens"][i + 1]);
+  }
+  EXPECT_EQ(json["usage"]["prompt_tokens"], prompt);
+  EXPECT_EQ(json["usage"]["cached_tokens"], 0);
+  EXPECT_EQ(json["usage"]["completion_tokens"], 4);
+  for (const char* name : {"prompt_n", "prompt_ms", "prompt_per_second", "predicted_n",
+                           "predicted_ms", "predicted_per_second", "cache_n"}) {
+    EXPECT_TRUE(json["timings"][name].is_number()) << name;
+  }
+  EXPECT_EQ(json["receipt"].get<std::string>().size(), 16u);
+}
+
+TEST(CommandLine, SettingsOfMemoryAndSpeedDoNotChangeTheReceipt) {
+  const std::vector<std::string> base = {"--prompt", "Log of day 7. Ada left the red kite.", "-n",
+                                         "12", "--json"};
+  const std::string receipt = nlohmann::json::parse(Tessera(OnHarbour(base)).out)["receipt"];
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{{"--organisation", "s0"},
+                                             {"--organisation", "s1:block=32"},
+                                             {"--organisation", "s2"},
+                                             {"--organisation", "d0:split=0.4"},
+                                             {"--threads", "3", "--chunk-tokens", "3"},
+                                             {"--max-running", "2", "--budget", "32MiB"}}) {
+    std::vector<std::string> all = base;
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Outcome outcome = Tessera(OnHarbour(all));
+    ASSERT_EQ(outcome.code, 0) << outcome.error;
+    EXPECT_EQ(nlohmann::json::parse(outcome.out)["receipt"], receipt) << flags[1];
+  }
+  const Outcome scalar = Tessera(OnHarbour(base), {"TESSERA_ISA=scalar"});
+  EXPECT_EQ(nlohmann::json::parse(scalar.out)["receipt"], receipt);
+}
+
+TEST(CommandLine, StatsGoToStderrAndLeaveTheTextAlone) {
+  const Outcome plain = Tessera(OnHarbour({"--prompt", "Log of day 8.", "-n", "6"}));
+  EXPECT_EQ(plain.error, "");
+  const Outcome stats = Tessera(OnHarbour({"--prompt", "Log of day 8.", "-n", "6", "--stats"}));
+  EXPECT_EQ(stats.out, plain.out);
+  for (const char* word : {"weights", "budget", "activations", "metadata", "pool", "tokens/s"}) {
+    EXPECT_NE(stats.error.find(word), std::string::npos) << word;
+  }
+}
+
+TEST(CommandLine, AStopStringEndsTheText) {
+  const Outcome outcome =
+      Tessera(OnHarbour({"--prompt", "Log of day 3.", "-n", "100", "--stop", ".", "--stop", "\n"}));
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_FALSE(outcome.out.empty());
+  EXPECT_EQ(outcome.out.find_first_of(".\n"), std::string::npos);
+}
+
+TEST(CommandLine, AnInterruptPrintsWhatThereIsAndReturns130) {
+  const Scratch scratch;
+  const std::string out = scratch / "out";
+  Process process(OnHarbour({"--prompt", "Log of day 3.", "-n", "8000", "--ignore-eos"}), out,
+                  scratch / "error", "/dev/null", {"TESSERA_ISA=scalar", "TESSERA_THREADS=1"});
+  while (Slurp(out).size() < 20) usleep(1000);
+  process.Interrupt();
+  EXPECT_EQ(process.Wait(), 130);
+  EXPECT_EQ(Slurp(scratch / "error"), "");
+}
+
+TEST(CommandLine, AFullOrClosedStdoutIsAnIoError) {
+  const Scratch scratch;
+  Process full(OnHarbour({"--prompt", "Log of day 3."}), "/dev/full", scratch / "error");
+  EXPECT_EQ(full.Wait(), 5);
+  EXPECT_NE(Slurp(scratch / "error").find("cannot write to stdout"), std::string::npos);
+
+  const std::string fifo = scratch / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  Process piped(OnHarbour({"--prompt", "Log of day 3.", "-n", "8000", "--ignore-eos"}), fifo,
+                scratch / "error");
+  char byte = 0;
+  while (read(reader, &byte, 1) != 1) usleep(1000);
+  close(reader);
+  EXPECT_EQ(piped.Wait(), 5);
+  EXPECT_NE(Slurp(scratch / "error").find("stdout was closed"), std::string::npos);
+}
+
+TEST(CommandLine, NearestWordFindsSlipsOnly) {
+  const std::vector<std::string> flags = {"--prompt", "--prompt-file", "--threads", "--top-k"};
+  EXPECT_EQ(NearestWord("--promt", flags), "--prompt");
+  EXPECT_EQ(NearestWord("--thread", flags), "--threads");
+  EXPECT_EQ(NearestWord("--topk", flags), "--top-k");
+  EXPECT_EQ(NearestWord("--checkpoint-grid", flags), "");
+  EXPECT_EQ(NearestWord("x", {"run"}), "");
+}
+
+TEST(CommandLine, TokenIdsAreParsedStrictly) {
+  EXPECT_EQ(*ParseTokenIds("1, 2 ,3"), (std::vector<TokenId>{1, 2, 3}));
+  for (const char* bad : {"", "1,", "1,,2", "1 2", "-1", "1.5", "99999999999", "0x1"}) {
+    EXPECT_FALSE(ParseTokenIds(bad)) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::cli

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <sstream>
+
+namespace tessera::cli {
+namespace {
+
+constexpr int kUsage = static_cast<int>(StatusCode::kInvalidArgument);
+
+std::string EnvironmentName(std::string flag) {
+  std::transform(flag.begin(), flag.end(), flag.begin(), [](char c) {
+    return c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  });
+  return "TESSERA_" + flag;
+}
+
+void AddEnvironmentTwins(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const bool is_flag = option->nonpositional() && !option->get_lnames().empty();
+    if (!is_flag) continue;
+    option->envname(EnvironmentName(option->get_lnames()[0]));
+  }
+}
+
+// One flag a line, what it does beside it, wrapped. That each has a twin is said once, at the end.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  // `usage` is what follows the name of the command that is not a sub-command.
+  explicit HelpFormatter(std::string_view usage) : usage_(usage) {}
+
+  std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
+    std::string text = fmt::format("{}\n\nUsage: {}\n", app->get_description(), UsageOf(*app));
+    text +=
+        Lines("Arguments",
+              app->get_options([](const CLI::Option* option) { return option->get_positional(); }));
+    for (const CLI::App* command : SubcommandsOf(*app)) {
+      text += command == SubcommandsOf(*app).front() ? "\nCommands:\n" : "";
+      text += Line(command->get_name(), command->get_description());
+    }
+    for (const std::string& group : app->get_groups()) {
+      text += Lines(group, app->get_options([&](const CLI::Option* option) {
+        return option->get_group() == group && option->nonpositional();
+      }));
+    }
+    return text + kFooter;
+  }
+
+ private:
+  static constexpr size_t kHelpColumn = 26;
+  static constexpr size_t kLineWidth = 96;
+  static constexpr const char* kFooter =
+      "\nEvery flag has an environment twin, its name in capitals: TESSERA_TEMP=0.7. A flag that "
+      "is\n"
+      "given wins. TESSERA_ISA=scalar or avx512 chooses the kernels.\n";
+
+  static std::vector<const CLI::App*> SubcommandsOf(const CLI::App& app) {
+    return app.get_subcommands([](const CLI::App*) { return true; });
+  }
+
+  std::string UsageOf(const CLI::App& app) const {
+    if (app.get_parent() == nullptr) return fmt::format("{} {}", app.get_name(), usage_);
+    std::string usage = fmt::format("{} {}", app.get_parent()->get_name(), app.get_name());
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_positional()) usage += " " + option->get_name(true);
+      if (!option->get_positional() && option->get_required()) {
+        usage += fmt::format(" {} {}", option->get_name(), option->get_option_text());
+      }
+    }
+    return usage + " [flags]";
+  }
+
+  std::string Lines(const std::string& title,
+                    const std::vector<const CLI::Option*>& options) const {
+    if (options.empty()) return {};
+    std::string text = fmt::format("\n{}:\n", title);
+    for (const CLI::Option* option : options) {
+      std::string name = make_option_name(option, option->get_positional());
+      if (!option->get_option_text().empty()) name += " " + option->get_option_text();
+      text += Line(name, option->get_description());
+    }
+    return text;
+  }
+
+  // The words of `text` beside `name`, later lines under the first one's text.
+  static std::string Line(const std::string& name, const std::string& text) {
+    std::string line = "  " + name;
+    line.resize(std::max(line.size() + 2, kHelpColumn), ' ');
+    std::string lines;
+    std::istringstream words(text);
+    bool starts_line = true;
+    for (std::string word; words >> word; starts_line = false) {
+      if (!starts_line && line.size() + 1 + word.size() > kLineWidth) {
+        lines += line + "\n";
+        line = std::string(kHelpColumn, ' ');
+        starts_line = true;
+      }
+      line += (starts_line ? "" : " ") + word;
+    }
+    return lines + line + "\n";
+  }
+
+  std::string usage_;
+};
+
+// What every command and sub-command gets, once it has its own flags.
+void AddEverywhere(CLI::App& command) {
+  AddEnvironmentTwins(command);
+  command.set_help_flag("-h,--help", "Print this and exit")->group("Other");
+  for (CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; })) {
+    AddEverywhere(*sub);
+  }
+}
+
+std::vector<std::string> FlagNames(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const CLI::App* sub : command.get_subcommands()) {  // those that were named
+    for (const std::string& name : FlagNames(*sub)) names.push_back(name);
+  }
+  return names;
+}
+
+// What was typed that the verb does not know.
+std::string UnexpectedArgument(const Verb& verb, const CLI::App& command) {
+  const std::vector<std::string> rest = command.remaining(/*recurse=*/true);
+  const std::string word = rest.empty() ? std::string("?") : rest[0];
+  if (word.size() < 2 || word[0] != '-') {
+    return fmt::format("unexpected argument '{}'; see tessera {} --help", word, verb.name);
+  }
+  const std::string flag = word.substr(0, word.find('='));
+  const std::string nearest = NearestWord(flag, FlagNames(command));
+  return nearest.empty() ? fmt::format("unknown flag {}; see tessera {} --help", flag, verb.name)
+                         : fmt::format("unknown flag {}; did you mean {}?", flag, nearest);
+}
+
+// The parser says "Could not convert: --flag = value".
+std::string UnconvertibleValue(std::string_view text) {
+  const size_t colon = text.find(": ");
+  const size_t equals = text.find(" = ");
+  if (colon == std::string_view::npos || equals == std::string_view::npos || equals < colon) {
+    return std::string(text);
+  }
+  return fmt::format("{} does not take '{}'", text.substr(colon + 2, equals - colon - 2),
+                     text.substr(equals + 3));
+}
+
+int ReportUsage(const Verb& verb, const std::string& message) {
+  std::string line = message;
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return ReportError(InvalidArgument(fmt::format("{}: {}", verb.name, line)));
+}
+
+}  // namespace
+
+int ReportError(const Status& status) {
+  // Not fmt::print, which throws when stderr is closed.
+  std::fputs(fmt::format("tessera: {}\n", status.message()).c_str(), stderr);
+  switch (status.code()) {
+    case StatusCode::kCancelled:
+      return 130;
+    case StatusCode::kUnavailable:
+      return static_cast<int>(StatusCode::kFailed);
+    default:
+      return static_cast<int>(status.code());
+  }
+}
+
+std::string NearestWord(std::string_view word, const std::vector<std::string>& candidates) {
+  if (word.size() >= 4) {
+    for (const std::string& candidate : candidates) {
+      if (candidate.starts_with(word)) return candidate;
+    }
+  }
+  std::string nearest;
+  // Of two letters any word is a few edits away: the shorter the word, the fewer are allowed.
+  size_t least = std::min(word.size(), word.size() / 4 + 3);
+  for (const std::string& candidate : candidates) {
+    // Levenshtein by rows.
+    std::vector<size_t> row(candidate.size() + 1);
+    std::iota(row.begin(), row.end(), size_t{0});
+    for (size_t i = 1; i <= word.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j <= candidate.size(); ++j) {
+        const size_t substituted = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
+        diagonal = row[j];
+        row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
+      }
+    }
+    if (row.back() < least) {
+      least = row.back();
+      nearest = candidate;
+    }
+  }
+  return nearest;
+}
+
+int RunVerb(const Verb& verb, int argument_count, const char* const* arguments) {
+  CLI::App command(std::string(verb.summary), fmt::format("tessera {}", verb.name));
+  command.formatter(std::make_shared<HelpFormatter>(verb.usage));
+  command.set_help_flag();  // comes last
+  const Action action = verb.add(command);
+  AddEverywhere(command);
+
+  std::vector<std::string> reversed(arguments, arguments + argument_count);
+  std::reverse(reversed.begin(), reversed.end());
+  try {
+    command.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(command.help().c_str(), stdout);
+    return 0;
+  } catch (const CLI::ExtrasError&) {
+    return ReportUsage(verb, UnexpectedArgument(verb, command));
+  } catch (const CLI::RequiredError& error) {
+    return ReportUsage(
+        verb, fmt::format("{}; usage: tessera {} {}", error.what(), verb.name, verb.usage));
+  } catch (const CLI::ConversionError& error) {
+    return ReportUsage(verb, UnconvertibleValue(error.what()));
+  } catch (const CLI::ParseError& error) {
+    return ReportUsage(verb, error.what());
+  }
+  return action();
+}
+
+}  // namespace tessera::cli

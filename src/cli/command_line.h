@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Parses one verb's command line: flags, their environment twins (TESSERA_ and the flag's long name
+// in capitals; the flag wins), --help, and errors as one line that says what to type instead.
+//
+// Threads: main only, before others start.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "cli/verbs.h"
+
+namespace tessera::cli {
+
+// `arguments` are what follows the verb's name. Returns the exit code.
+int RunVerb(const Verb& verb, int argument_count, const char* const* arguments);
+
+// Prints "tessera: message" on stderr and returns the exit code of the status.
+int ReportError(const Status& status);
+
+// The candidate that `word` is nearest to in edit distance, if it is near enough to be a slip of
+// the keys; otherwise "".
+std::string NearestWord(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace tessera::cli

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/common_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+
+#include "base/bytes.h"
+
+namespace tessera::cli {
+namespace {
+
+// The same status with the flag's name in front.
+Status Named(const char* flag, const Status& status) {
+  return {status.code(), fmt::format("{}: {}", flag, status.message())};
+}
+
+}  // namespace
+
+void AddCommonOptions(CLI::App& command, CommonOptions* options) {
+  command.add_option("MODEL", options->model, "A GGUF file, or the first shard of a split one")
+      ->required();
+  const auto add = [&](const char* name, auto& value, const char* text, const std::string& help) {
+    command.add_option(name, value, help)->option_text(text)->group("Memory and speed");
+  };
+  add("--budget", options->budget, "BYTES",
+      "Bytes of state that are never exceeded (4GiB, 512MiB; default: the smaller of half the "
+      "memory left after weights and --max-running sequences at full context)");
+  add("--organisation", options->organisation, "NAME",
+      fmt::format("How state memory is cut up: s3, s2, s1, s0[:block=512] or d0[:split=0.5] "
+                  "(default {})",
+                  options->organisation));
+  add("--state", options->state, "TYPE", "Recurrent state type: fp32 (default)");
+  add("--threads", options->threads, "N", "Threads that compute (default: all usable CPUs)");
+  add("--chunk-tokens", options->chunk_tokens, "N",
+      fmt::format("New tokens in one step at most (default {})", options->chunk_tokens));
+  add("--max-running", options->max_running, "N",
+      fmt::format("Sequences in one step at most (default {})", options->max_running));
+  command.add_flag("--stats", options->stats, "Print memory and speed on stderr")->group("Other");
+}
+
+Result<EngineOptions> ToEngineOptions(const CommonOptions& options) {
+  EngineOptions engine;
+  engine.model_path = options.model;
+  if (!options.budget.empty()) {
+    const Result<uint64_t> bytes = ParseBytes(options.budget);
+    if (!bytes) return Named("--budget", bytes.error());
+    if (*bytes == 0) return InvalidArgument("--budget: 0 bytes hold no state");
+    engine.budget_bytes = *bytes;
+  }
+  Result<OrganisationSpec> organisation = OrganisationSpec::Parse(options.organisation);
+  if (!organisation) return Named("--organisation", organisation.error());
+  engine.organisation = *organisation;
+  if (options.state == "bf16") {
+    return InvalidArgument("--state bf16 is not in this version; use fp32");
+  }
+  if (options.state != "fp32") {
+    return InvalidArgument(fmt::format("--state: '{}' is not fp32", options.state));
+  }
+  if (options.threads < 0) {
+    return InvalidArgument(
+        fmt::format("--threads: {} is not a number of threads; 0 means all CPUs", options.threads));
+  }
+  engine.threads = options.threads;
+  engine.chunk_tokens = options.chunk_tokens;
+  engine.max_running = options.max_running;
+  if (const char* isa = std::getenv("TESSERA_ISA"); isa != nullptr) engine.isa = isa;
+  return engine;
+}
+
+}  // namespace tessera::cli

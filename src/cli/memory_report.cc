@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/memory_report.h"
+
+#include <fmt/format.h>
+
+#include "base/bytes.h"
+
+namespace tessera::cli {
+
+std::string DescribeStart(const Engine& engine) {
+  const ModelShape& shape = engine.shape();
+  const EngineMemory& memory = engine.memory();
+  const EngineOptions& options = engine.options();
+  std::string text =
+      fmt::format("model        {}: {} layers, width {}, vocabulary {}, context {}\n", shape.name,
+                  shape.layers, shape.width, shape.vocab_size, shape.context_length);
+  text +=
+      fmt::format("kernels      {}; {} threads\n", engine.kernel_description(), options.threads);
+  text += fmt::format("weights      {}\n", FormatBytes(memory.weight_bytes));
+  text +=
+      fmt::format("budget       {} ({})\n", FormatBytes(memory.budget_bytes), memory.budget_rule);
+  text += fmt::format("arena        {} in organisation {}\n", FormatBytes(memory.arena_bytes),
+                      engine.organisation().spec.ToString());
+  text +=
+      fmt::format("activations  {} for {} tokens of {} sequences in a step\n",
+                  FormatBytes(memory.activation_bytes), options.chunk_tokens, options.max_running);
+  text += fmt::format("metadata     {}\n", FormatBytes(memory.metadata_bytes));
+  return text;
+}
+
+std::string DescribeStore(const StoreStats& stats) {
+  std::string text;
+  for (const PoolStats& pool : stats.pools) {
+    text += fmt::format(
+        "pool         {}: {} pages of {}: attention {}, state {}, reserved {}, free {}\n",
+        pool.name, pool.total_pages, FormatBytes(pool.unit_bytes), pool.held_attention_pages,
+        pool.held_state_pages, pool.reserved_pages, pool.free_pages);
+  }
+  text += fmt::format("state        attention {}, ssm {}, conv {} of {} sequences\n",
+                      FormatBytes(stats.attention_bytes), FormatBytes(stats.ssm_bytes),
+                      FormatBytes(stats.conv_bytes), stats.sequences);
+  return text;
+}
+
+}  // namespace tessera::cli
