@@ -21,9 +21,10 @@ Result<Budget> ChooseBudget(const BudgetRequest& request) {
   if (request.asked_bytes > 0) {
     budget = {.bytes = request.asked_bytes, .rule = "as asked for"};
   } else if (full <= left / 2) {
-    budget = {.bytes = full,
-              .rule = fmt::format("{} sequences at the full context of {} tokens",
-                                  request.max_running, request.context_length)};
+    budget = {
+        .bytes = full,
+        .rule = fmt::format("{} sequence{} at the full context of {} tokens", request.max_running,
+                            request.max_running == 1 ? "" : "s", request.context_length)};
   } else {
     budget = {.bytes = left / 2,
               .rule = fmt::format("half of the {} of memory left after weights and activations",
