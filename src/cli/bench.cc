@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// tessera bench: what measurements need. `make-model` writes a model file of random weights in the
+// shape of a published one.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <memory>
+
+#include "base/bytes.h"
+#include "bench/geometries.h"
+#include "bench/make_model.h"
+#include "cli/command_line.h"
+#include "cli/verbs.h"
+
+namespace tessera::cli {
+namespace {
+
+constexpr const char* kClearLine = "\r\033[K";
+
+struct MakeModelFlags {
+  MakeModelOptions options;
+  std::string path;
+  bool json = false;
+};
+
+int RunMakeModel(const MakeModelFlags& flags) {
+  MakeModelProgress progress;
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  uint64_t percent = 101;
+  if (terminal) {
+    progress = [&](uint64_t written, uint64_t of) {
+      if (written * 100 / of == percent) return;
+      percent = written * 100 / of;
+      fmt::print(stderr, "{}{} of {}, {} %", kClearLine, FormatBytes(written), FormatBytes(of),
+                 percent);
+    };
+  }
+  const Status status = MakeModelFile(flags.options, flags.path, progress);
+  if (terminal) fmt::print(stderr, "{}", kClearLine);
+  if (!status.ok()) return ReportError(status);
+  std::error_code ignored;
+  const uint64_t bytes = std::filesystem::file_size(flags.path, ignored);
+  fmt::print(stderr, "{}: {} {}, {}, seed {}\n", flags.path, flags.options.geometry,
+             flags.options.type, FormatBytes(bytes), flags.options.seed);
+  return 0;
+}
+
+std::string GeometryNames() {
+  std::string names;
+  for (const ModelGeometry& geometry : ModelGeometries()) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", geometry.name);
+  }
+  return names;
+}
+
+void AddMakeModel(CLI::App& command, MakeModelFlags* flags) {
+  CLI::App* make = command.add_subcommand(
+      "make-model", "Write a model file of random weights in the shape of a published one");
+  make->add_option("FILE", flags->path, "Where to write it")->required();
+  make->add_option("--geometry", flags->options.geometry, "One of " + GeometryNames())
+      ->option_text("NAME")
+      ->required();
+  make->add_option("--type", flags->options.type, "f32, f16, bf16 or q8_0 (default bf16)")
+      ->option_text("TYPE");
+  make->add_option("--layers", flags->options.layers, "Fewer or more layers than the geometry has")
+      ->option_text("N")
+      ->check(CLI::Range(1, 1024));
+  make->add_option("--seed", flags->options.seed, "Seed of the weights (default 1)")
+      ->option_text("S");
+}
+
+}  // namespace
+
+Action AddBench(CLI::App& command) {
+  auto flags = std::make_shared<MakeModelFlags>();
+  command.require_subcommand(1);
+  AddMakeModel(command, flags.get());
+  return [flags] { return RunMakeModel(*flags); };
+}
+
+}  // namespace tessera::cli
