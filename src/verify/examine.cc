@@ -64,8 +64,8 @@ std::vector<CellRow> RowsOf(const Matrix& matrix, const ExaminationPlan& plan) {
 }
 
 Status RunCells(const Context& context, const ExaminationPlan& plan,
-                const ExaminationProgress& progress, Clock::time_point start,
-                Examination* examination) {
+                const ExaminationProgress& progress, Examination* examination) {
+  const Clock::time_point start = Clock::now();
   const std::vector<CellRow> rows = RowsOf(*context.matrix, plan);
   examination->cells_planned = static_cast<uint32_t>(rows.size());
   for (const CellRow& row : rows) {
@@ -118,7 +118,7 @@ Result<Examination> Examine(const Model& model, const Matrix& matrix, const Exam
   TESSERA_RETURN_IF_ERROR(lab.RunReference(matrix.At(matrix.reference()), &reference));
   examination.reference_finite = !reference.HasNonFiniteLogits();
   const Context context{&lab, &matrix, &reference};
-  TESSERA_RETURN_IF_ERROR(RunCells(context, plan, progress, start, &examination));
+  TESSERA_RETURN_IF_ERROR(RunCells(context, plan, progress, &examination));
   TESSERA_RETURN_IF_ERROR(RunControls(context, &examination));
   examination.seconds = SecondsSince(start);
   return examination;
