@@ -94,7 +94,7 @@ Api::Api(Engine* engine, ApiOptions options)
     : engine_(engine),
       options_(std::move(options)),
       card_(MakeCard(*engine)),
-      completions_(engine, card_.id) {}
+      completions_(engine, card_.id, options_.keep_alive) {}
 
 std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
   // The key comes first: who does not have it learns nothing about paths.

@@ -12,6 +12,7 @@
 // Threads: any number.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,8 @@ namespace tessera {
 
 struct ApiOptions {
   std::string api_key;  // empty: open to whoever reaches the port
+  // Proxies drop streams that are silent for 30 to 60 s.
+  std::chrono::milliseconds keep_alive{15'000};
 };
 
 class Api {

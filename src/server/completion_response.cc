@@ -85,6 +85,9 @@ Json SeedJson(const RequestSeed& seed) {
   return seed.negative ? Json(static_cast<int64_t>(seed.bits)) : Json(seed.bits);
 }
 
+// To the microsecond: what a clock is good for.
+double Milliseconds(double ms) { return std::round(ms * 1000) / 1000; }
+
 double Ratio(double numerator, double denominator) {
   return denominator > 0 ? numerator / denominator : 0;
 }
@@ -95,11 +98,11 @@ Json TimingsJson(const CompletionTotals& totals) {
   const auto predicted = static_cast<double>(totals.completion_tokens);
   return {{"cache_n", totals.cached_tokens},
           {"prompt_n", prompt_n},
-          {"prompt_ms", totals.prompt_ms},
+          {"prompt_ms", Milliseconds(totals.prompt_ms)},
           {"prompt_per_token_ms", Ratio(totals.prompt_ms, prompt)},
           {"prompt_per_second", Ratio(1000 * prompt, totals.prompt_ms)},
           {"predicted_n", totals.completion_tokens},
-          {"predicted_ms", totals.predicted_ms},
+          {"predicted_ms", Milliseconds(totals.predicted_ms)},
           {"predicted_per_token_ms", Ratio(totals.predicted_ms, predicted)},
           {"predicted_per_second", Ratio(1000 * predicted, totals.predicted_ms)}};
 }

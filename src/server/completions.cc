@@ -20,7 +20,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPoll{50};  // how late a vanished client is noticed
-constexpr std::chrono::seconds kKeepAlive{15};  // proxies drop idle connections at 30 to 60 s
 constexpr std::string_view kDone = "data: [DONE]\n\n";
 
 std::string SseEvent(std::string_view json) { return fmt::format("data: {}\n\n", json); }
@@ -39,7 +38,7 @@ class Completions::Answer {
  public:
   Answer(CompletionHead head, const CompletionRequest& request, RequestSeed seed,
          std::unique_ptr<CompletionEvents> events, const Tokenizer* tokenizer,
-         const std::atomic<bool>* cancel_all)
+         std::chrono::milliseconds keep_alive, const std::atomic<bool>* cancel_all)
       : head_(std::move(head)),
         seed_(seed),
         include_usage_(request.include_usage),
@@ -47,6 +46,7 @@ class Completions::Answer {
         writers_(request.prompts.size(), LogprobWriter(tokenizer)),
         open_(request.prompts.size()),
         events_(std::move(events)),
+        keep_alive_(keep_alive),
         cancel_all_(cancel_all) {}
 
   // Waits for the end. Nobody reads the reply when the peer has gone.
@@ -68,6 +68,7 @@ class Completions::Answer {
   size_t open_;                         // choices without a finish_reason
   CompletionTotals totals_;
   std::unique_ptr<CompletionEvents> events_;
+  const std::chrono::milliseconds keep_alive_;
   const std::atomic<bool>* const cancel_all_;
 };
 
@@ -151,7 +152,7 @@ void Completions::Answer::Stream(PeerStream& peer) {
     }
     if (failed || events_->finished()) out += kDone;
     const Clock::time_point now = Clock::now();
-    if (out.empty() && now - last_write >= kKeepAlive) out = ": keep-alive\n\n";
+    if (out.empty() && now - last_write >= keep_alive_) out = ": keep-alive\n\n";
     if (!out.empty()) {
       if (!peer.Write(out)) break;
       last_write = now;
@@ -161,10 +162,11 @@ void Completions::Answer::Stream(PeerStream& peer) {
   events_.reset();  // cancels what is left before the transport lets go of the connection
 }
 
-Completions::Completions(Engine* engine, std::string model_id)
+Completions::Completions(Engine* engine, std::string model_id, std::chrono::milliseconds keep_alive)
     : engine_(engine),
       model_id_(std::move(model_id)),
-      limits_(ModelLimits::Of(engine->shape(), engine->tokenizer())) {}
+      limits_(ModelLimits::Of(engine->shape(), engine->tokenizer())),
+      keep_alive_(keep_alive) {}
 
 HttpReply Completions::Handle(const std::string& body, Peer& peer) {
   ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, limits_.vocab_size);
@@ -182,7 +184,7 @@ HttpReply Completions::Handle(const std::string& body, Peer& peer) {
       CompletionEvents::Submit(engine_, std::move(std::get<std::vector<Request>>(requests)));
   if (!events) return HttpReply::Error(FromEngineStatus(events.error()));
   auto answer = std::make_shared<Answer>(MakeHead(model_id_), request, seed, std::move(*events),
-                                         &engine_->tokenizer(), &cancel_all_);
+                                         &engine_->tokenizer(), keep_alive_, &cancel_all_);
   if (!request.stream) return answer->Collect(peer);
   HttpReply reply;
   reply.content_type = "text/event-stream";

@@ -4,8 +4,8 @@
 // one JSON body or a stream of server-sent events.
 //
 //   data: {chunk}\n\n  …  the chunk with finish_reason  [the usage chunk]  data: [DONE]\n\n
-//   : keep-alive\n\n       while nothing else has been sent for 15 s (a long prefill, a queue)
-//   data: {"error": …}\n\n then [DONE]: a failure after the status line is out
+//   : keep-alive\n\n       while nothing else has been sent for `keep_alive` (a long prefill, a
+//   queue) data: {"error": …}\n\n then [DONE]: a failure after the status line is out
 //
 // A client that goes away cancels its requests within 50 ms, or at the end of the running step if
 // that is later, whether they wait, prefill or decode.
@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <string>
 
 #include "engine/engine.h"
@@ -25,12 +26,11 @@ namespace tessera {
 class Completions {
  public:
   // The engine must outlive it, and it the streams.
-  Completions(Engine* engine, std::string model_id);
+  Completions(Engine* engine, std::string model_id, std::chrono::milliseconds keep_alive);
 
   HttpReply Handle(const std::string& body, Peer& peer);
   // Ends everything that runs, now and from here on, with 503 "shutting_down".
   void CancelAll() { cancel_all_ = true; }
-  const ModelLimits& limits() const { return limits_; }
 
  private:
   class Answer;
@@ -38,6 +38,7 @@ class Completions {
   Engine* const engine_;
   const std::string model_id_;
   const ModelLimits limits_;
+  const std::chrono::milliseconds keep_alive_;
   std::atomic<bool> cancel_all_{false};
 };
 

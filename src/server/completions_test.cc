@@ -225,6 +225,15 @@ TEST_F(CompletionsTest, TextIsUtf8InEveryChunk) {
   }
 }
 
+TEST_F(CompletionsTest, ASilentStreamIsKeptAlive) {
+  const RunningServer server(engine_.get(), {}, {"", std::chrono::milliseconds(1)});
+  // Some tenths of a second of prefill; the first look is after 50 ms.
+  const Json body = {{"prompt", std::vector<int>(8000, 32)}, {"max_tokens", 1}};
+  const StreamedAnswer stream = Stream(server, body);
+  EXPECT_TRUE(stream.done);
+  EXPECT_GE(stream.comments, 1);
+}
+
 TEST_F(CompletionsTest, MaxTokensZeroReadsThePromptOnly) {
   const RunningServer server(engine_.get());
   const auto reply = server.Complete(Greedy(kPrompt, 0));

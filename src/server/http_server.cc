@@ -184,6 +184,7 @@ void HttpServer::Impl::AcceptLoop() {
   for (int fd = socket->Accept(stop_fd); fd >= 0; fd = socket->Accept(stop_fd)) {
     pool.enqueue([this, fd] { Serve(fd); });
   }
+  socket->Close();
   pool.shutdown();  // joins: connections that are served end first
   {
     MutexLock lock(mutex);

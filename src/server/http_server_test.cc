@@ -302,8 +302,15 @@ TEST_F(HttpServerTest, StoppingLetsRunningStreamsEnd) {
   RawConnection idle(server.http->port());
   bool stopped = false;
   const StreamedAnswer answer = Stream(server, Long(60), [&](const Json&) {
-    if (!stopped) server.http->BeginStop();
+    if (stopped) return true;
     stopped = true;
+    server.http->BeginStop();
+    // New clients are refused, not left in the backlog.
+    EXPECT_TRUE(Eventually([&] {
+      httplib::Client late = server.Client();
+      late.set_read_timeout(1);
+      return late.Get("/health").error() == httplib::Error::Connection;
+    }));
     return true;
   });
   EXPECT_TRUE(answer.done);

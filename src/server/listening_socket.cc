@@ -57,7 +57,12 @@ ListeningSocket::ListeningSocket(int fd, std::string host)
               : fmt::format("http://{}:{}", host_, port_);
 }
 
-ListeningSocket::~ListeningSocket() { ::close(fd_); }
+ListeningSocket::~ListeningSocket() { Close(); }
+
+void ListeningSocket::Close() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
 
 Result<std::unique_ptr<ListeningSocket>> ListeningSocket::Bind(const std::string& host, int port) {
   if (port < 0 || port > 65535) {

@@ -4,7 +4,7 @@
 // known at once, and listens only when there is something to answer with: until then clients are
 // refused, not kept waiting.
 //
-//   Bind --> bound --Listen--> listening --Accept...--> (closed by the destructor)
+//   Bind --> bound --Listen--> listening --Accept...--> --Close--> closed
 //
 // Failure: kIo with the address and the system's reason. SO_REUSEPORT is not set: two servers on
 // one port would each get half the clients.
@@ -31,13 +31,16 @@ class ListeningSocket {
   // a client that gave up) are waited out.
   int Accept(int stop_fd);
 
+  // From here on clients are refused; those not yet accepted are reset.
+  void Close();
+
   int port() const { return port_; }               // the real one
   const std::string& url() const { return url_; }  // "http://127.0.0.1:8080"
 
  private:
   ListeningSocket(int fd, std::string host);
 
-  const int fd_;
+  int fd_;
   const std::string host_;
   int port_ = 0;
   std::string url_;

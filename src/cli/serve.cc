@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// tessera serve: the HTTP server. The port is taken before the model is loaded, so that a taken one
+// is known at once (exit code 5), and listens when the model is ready: until then clients are
+// refused a connection.
+//
+// SIGTERM or SIGINT ends it: no new connections, running answers go on for kGrace; then, or at a
+// second signal, they end with an error, and the exit code is 0 all the same.
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "cli/command_line.h"
+#include "cli/common_options.h"
+#include "cli/memory_report.h"
+#include "cli/verbs.h"
+#include "server/api.h"
+#include "server/http_server.h"
+#include "server/startup_summary.h"
+
+namespace tessera::cli {
+namespace {
+
+// Below the 30 s after which container runtimes kill.
+constexpr std::chrono::seconds kGrace{20};
+// For cancelled answers to say so, and for their clients to read it.
+constexpr std::chrono::seconds kLastWords{2};
+constexpr std::chrono::milliseconds kPoll{100};
+
+struct ServeOptions {
+  CommonOptions common;
+  HttpServerOptions http;
+  ApiOptions api;
+};
+
+// Signals as a descriptor: a handler may do little more than write to one. Made after the model is
+// loaded, so that an interrupt before ends the process at once.
+class StopSignals {
+ public:
+  StopSignals() : fd_(::eventfd(0, EFD_CLOEXEC)) {
+    target = fd_;
+    struct sigaction action = {};
+    action.sa_handler = [](int) {
+      const uint64_t one = 1;
+      (void)!::write(target, &one, sizeof(one));
+    };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGTERM, &action, nullptr);
+    sigaction(SIGINT, &action, nullptr);
+  }
+
+  void Wait() {
+    uint64_t count = 0;
+    while (::read(fd_, &count, sizeof(count)) < 0) {
+    }
+  }
+  bool Another() {
+    pollfd fd = {fd_, POLLIN, 0};
+    return ::poll(&fd, 1, 0) > 0;
+  }
+
+ private:
+  static inline int target = -1;
+  const int fd_;  // open until the process ends: the handler stays
+};
+
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+void StopServing(HttpServer& server, Api& api, StopSignals& signals) {
+  using Clock = std::chrono::steady_clock;
+  fmt::print(stderr, "tessera: stopping; running answers have {} s (interrupt again to cut them)\n",
+             kGrace.count());
+  server.BeginStop();
+  const Clock::time_point grace_end = Clock::now() + kGrace;
+  while (!server.WaitStopped(kPoll)) {
+    if (signals.Another() || Clock::now() >= grace_end) break;
+  }
+  api.CancelAll();
+  if (!server.WaitStopped(kLastWords)) server.DropConnections();
+}
+
+int Serve(const ServeOptions& options) {
+  const Result<EngineOptions> engine_options = ToEngineOptions(options.common);
+  if (!engine_options) return ReportError(engine_options.error());
+  Result<std::unique_ptr<HttpServer>> bound = HttpServer::Create(options.http);
+  if (!bound) return ReportError(bound.error());
+  std::unique_ptr<HttpServer> server = std::move(*bound);
+  Result<std::unique_ptr<Engine>> engine = Engine::Create(*engine_options);
+  if (!engine) return ReportError(engine.error());
+  Api api(engine->get(), options.api);
+
+  StopSignals signals;
+  if (const Status started = server->Start(&api); !started.ok()) return ReportError(started);
+  fmt::print(stderr, "{}", StartupSummary(**engine, server->url()));
+  if (options.api.api_key.empty() && !IsLoopback(options.http.host)) {
+    fmt::print(stderr, "tessera: warning: {} is reachable from other machines without --api-key\n",
+               options.http.host);
+  }
+  signals.Wait();
+  StopServing(*server, api, signals);
+  server.reset();  // its workers use the api and the engine
+  if (options.common.stats) fmt::print(stderr, "{}", DescribeStore((*engine)->Stats().store));
+  return 0;
+}
+
+}  // namespace
+
+Action AddServe(CLI::App& command) {
+  auto options = std::make_shared<ServeOptions>();
+  const auto add = [&](const char* name, auto& value, const char* text, const std::string& help) {
+    command.add_option(name, value, help)->option_text(text)->group("Server");
+  };
+  add("--host", options->http.host, "H",
+      fmt::format("Address to listen on (default {}: this machine only)", options->http.host));
+  add("--port", options->http.port, "P",
+      fmt::format("Port; 0: any free one, which is printed (default {})", options->http.port));
+  add("--api-key", options->api.api_key, "K",
+      "Answer only requests with Authorization: Bearer K (all but /health)");
+  AddCommonOptions(command, &options->common);
+  return [options] { return Serve(*options); };
+}
+
+}  // namespace tessera::cli
