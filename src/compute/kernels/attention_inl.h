@@ -6,6 +6,10 @@
 // their heads may share each K and V tile: (row, head) pairs are taken in blocks of up to
 // V::kQueryBlock, which also gives the dot product enough independent chains (6 cycles each, two a
 // cycle). Rows with different last tiles are never mixed: none reads a tile beyond its own.
+//
+// Prefetch. Scores want K faster than memory gives it (12 dot products per 128 bytes), values want
+// V slower (48 fma per 256), so each phase fetches for the other: the scores this split's V, the
+// values the next split's K.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +29,7 @@ template <class V>
 void StoreKv(const float* k, const float* v, uint32_t head_dim, uint32_t token,
              std::byte* key_tile) {
   // K: element d at [d / 2][token][d % 2]: a pair of 4 bytes every 64.
-  ForLanes(head_dim, [&](uint32_t d, auto lanes) {
+  ForLanes(head_dim, [&](uint32_t d, auto lanes) TESSERA_INLINE_LAMBDA {
     uint16_t rounded[16] = {};
     StoreBf16Lanes<V>(rounded, LoadLanes<V>(k + d, lanes), lanes);
     for (uint32_t i = 0; i < static_cast<uint32_t>(lanes); i += 2) {
@@ -54,32 +58,45 @@ TESSERA_INLINE const std::byte* KeyTile(const AttentionSplitArgs& args, uint32_t
   return args.plane + args.group_offsets[args.split * kSplitTiles + tile] + args.key_tile_offset;
 }
 
-// s[q][token] for GB tiles from `tile` on, while the next GB are fetched.
+// The K tile 16 tiles on, if a row of this call sees it; else this one.
+TESSERA_INLINE const std::byte* NextSplitKeys(const AttentionSplitArgs& args, uint32_t tile) {
+  const uint32_t next = (args.split + 1) * kSplitTiles + tile;
+  const bool seen = next <= (args.first_position + args.rows - 1) / kTileTokens;
+  return KeyTile(args, seen ? tile + kSplitTiles : tile);
+}
+
+// s[q][token] for GB tiles from `tile` on.
 template <class V, int QB, int GB>
 TESSERA_INLINE void ScoreTiles(const AttentionSplitArgs& args, const AttentionBlock<QB>& block,
                                uint32_t tile, float (*scores)[kSplitTokens]) {
+  const size_t tile_bytes = size_t{args.head_dim} * 2 * kTileTokens;
   const std::byte* keys[GB];
   const std::byte* ahead[GB];
-  Unroll<GB>([&](auto g) {
+  Unroll<GB>([&](auto g) TESSERA_INLINE_LAMBDA {
     keys[g] = KeyTile(args, tile + g);
-    const uint32_t next = tile + GB + g < block.tiles ? tile + GB + g : tile + g;
-    ahead[g] = KeyTile(args, next);
+    ahead[g] = KeyTile(args, tile + GB + g < block.tiles ? tile + GB + g : tile + g);
   });
   typename V::F acc[QB][GB];
-  Unroll<QB>([&](auto q) { Unroll<GB>([&](auto g) { acc[q][g] = V::Zero(); }); });
+  Unroll<QB>([&](auto q) TESSERA_INLINE_LAMBDA {
+    Unroll<GB>([&](auto g) TESSERA_INLINE_LAMBDA { acc[q][g] = V::Zero(); });
+  });
   for (uint32_t d = 0; d < args.head_dim; d += 2) {
     typename V::P k[GB];
-    Unroll<GB>([&](auto g) {
+    Unroll<GB>([&](auto g) TESSERA_INLINE_LAMBDA {
       k[g] = V::LoadPairs(keys[g] + d * 32);
       __builtin_prefetch(ahead[g] + d * 32);
+      __builtin_prefetch(keys[g] + tile_bytes + d * 32, 0, 2);
     });
-    Unroll<QB>([&](auto q) {
+    Unroll<QB>([&](auto q) TESSERA_INLINE_LAMBDA {
       const typename V::P pair = V::BroadcastPair(block.queries[q] + d);
-      Unroll<GB>([&](auto g) { acc[q][g] = V::DotBf16(acc[q][g], pair, k[g]); });
+      Unroll<GB>([&](auto g)
+                     TESSERA_INLINE_LAMBDA { acc[q][g] = V::DotBf16(acc[q][g], pair, k[g]); });
     });
   }
-  Unroll<QB>([&](auto q) {
-    Unroll<GB>([&](auto g) { V::Store(scores[q] + (tile + g) * kTileTokens, acc[q][g]); });
+  Unroll<QB>([&](auto q) TESSERA_INLINE_LAMBDA {
+    Unroll<GB>([&](auto g) TESSERA_INLINE_LAMBDA {
+      V::Store(scores[q] + (tile + g) * kTileTokens, acc[q][g]);
+    });
   });
 }
 
@@ -110,31 +127,34 @@ TESSERA_INLINE void SumValues(const AttentionSplitArgs& args, const AttentionBlo
                               const float (*p)[kSplitTokens], uint32_t d0, uint32_t lanes) {
   const size_t row_bytes = size_t{args.head_dim} * 2;
   typename V::F acc[QB][DB];
-  Unroll<QB>([&](auto q) { Unroll<DB>([&](auto d) { acc[q][d] = V::Zero(); }); });
+  Unroll<QB>([&](auto q) TESSERA_INLINE_LAMBDA {
+    Unroll<DB>([&](auto d) TESSERA_INLINE_LAMBDA { acc[q][d] = V::Zero(); });
+  });
   for (uint32_t tile = 0; tile < block.tiles; ++tile) {
     const std::byte* v = KeyTile(args, tile) + kTileTokens * row_bytes + d0 * 2;
-    const std::byte* ahead =
-        KeyTile(args, tile + 1 < block.tiles ? tile + 1 : tile) + kTileTokens * row_bytes + d0 * 2;
+    const std::byte* fetch = NextSplitKeys(args, tile) + d0 * 2;
     for (uint32_t t = 0; t < kTileTokens; ++t) {
       typename V::F value[DB];
-      Unroll<DB>([&](auto d) {
+      Unroll<DB>([&](auto d) TESSERA_INLINE_LAMBDA {
         const auto* at = reinterpret_cast<const uint16_t*>(v) + d * 16;
         value[d] = DB == 1 && lanes < 16 ? V::LoadBf16N(at, lanes) : V::LoadBf16(at);
       });
-      __builtin_prefetch(ahead);
-      if constexpr (DB > 2) __builtin_prefetch(ahead + 64);
-      Unroll<QB>([&](auto q) {
+      Unroll<(DB + 1) / 2>(
+          [&](auto line) TESSERA_INLINE_LAMBDA { __builtin_prefetch(fetch + line * 64, 0, 2); });
+      Unroll<QB>([&](auto q) TESSERA_INLINE_LAMBDA {
         const typename V::F pt = V::Set1(p[q][tile * kTileTokens + t]);
-        Unroll<DB>([&](auto d) { acc[q][d] = V::Fma(pt, value[d], acc[q][d]); });
+        Unroll<DB>([&](auto d)
+                       TESSERA_INLINE_LAMBDA { acc[q][d] = V::Fma(pt, value[d], acc[q][d]); });
       });
       v += row_bytes;
-      ahead += row_bytes;
+      fetch += row_bytes;
     }
   }
   // -0 becomes +0, so that whether a tile of zeros took part cannot be seen.
-  Unroll<QB>([&](auto q) {
-    Unroll<DB>(
-        [&](auto d) { V::Store(block.partials[q] + d0 + d * 16, V::Add(acc[q][d], V::Zero())); });
+  Unroll<QB>([&](auto q) TESSERA_INLINE_LAMBDA {
+    Unroll<DB>([&](auto d) TESSERA_INLINE_LAMBDA {
+      V::Store(block.partials[q] + d0 + d * 16, V::Add(acc[q][d], V::Zero()));
+    });
   });
 }
 
@@ -228,9 +248,8 @@ void AttentionCombine(const AttentionCombineArgs& args) {
     const typename V::F m = V::Max(m_old, m_part);
     const typename V::F a = Exp<V>(V::Sub(m_old, m));
     const typename V::F b = Exp<V>(V::Sub(m_part, m));
-    const auto fold = [&](typename V::F mine, typename V::F theirs) {
-      return V::Fma(mine, a, V::Mul(theirs, b));
-    };
+    const auto fold = [&](typename V::F mine, typename V::F theirs)
+                          TESSERA_INLINE_LAMBDA { return V::Fma(mine, a, V::Mul(theirs, b)); };
     for (uint32_t d = 0; d < padded; d += 16) {
       V::Store(o + d, fold(V::Load(o + d), V::Load(part + d)));
     }
@@ -242,7 +261,7 @@ void AttentionCombine(const AttentionCombineArgs& args) {
 template <class V>
 void AttentionFinish(const float* accumulator, uint32_t head_dim, float* out) {
   const typename V::F l = V::Set1(accumulator[(head_dim + 15) / 16 * 16 + 1]);
-  ForLanes(head_dim, [&](uint32_t d, auto lanes) {
+  ForLanes(head_dim, [&](uint32_t d, auto lanes) TESSERA_INLINE_LAMBDA {
     StoreLanes<V>(out + d, V::Div(LoadLanes<V>(accumulator + d, lanes), l), lanes);
   });
 }

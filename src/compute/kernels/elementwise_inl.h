@@ -47,13 +47,13 @@ TESSERA_INLINE void StoreBf16Lanes(uint16_t* p, typename V::F x, uint32_t n) {
 template <class V>
 void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* y) {
   typename V::F squares = V::Zero();
-  ForLanes(n, [&](uint32_t i, auto lanes) {
+  ForLanes(n, [&](uint32_t i, auto lanes) TESSERA_INLINE_LAMBDA {
     const typename V::F v = LoadLanes<V>(x + i, lanes);
     squares = V::Fma(v, v, squares);
   });
   const float mean = V::ReduceAdd(squares) / static_cast<float>(n);
   const typename V::F scale = V::Set1(1.0f / __builtin_sqrtf(mean + eps));
-  ForLanes(n, [&](uint32_t i, auto lanes) {
+  ForLanes(n, [&](uint32_t i, auto lanes) TESSERA_INLINE_LAMBDA {
     const typename V::F v = V::Mul(LoadLanes<V>(x + i, lanes), scale);
     StoreLanes<V>(y + i, V::Mul(v, LoadLanes<V>(weight + i, lanes)), lanes);
   });
@@ -61,7 +61,7 @@ void RmsNorm(const float* x, const float* weight, uint32_t n, float eps, float* 
 
 template <class V>
 void ToBf16(const float* x, uint32_t n, uint16_t* y) {
-  ForLanes(n, [&](uint32_t i, auto lanes) {
+  ForLanes(n, [&](uint32_t i, auto lanes) TESSERA_INLINE_LAMBDA {
     StoreBf16Lanes<V>(y + i, LoadLanes<V>(x + i, lanes), lanes);
   });
 }
@@ -69,7 +69,7 @@ void ToBf16(const float* x, uint32_t n, uint16_t* y) {
 template <class V>
 void ScaleToBf16(const float* x, float scale, uint32_t n, uint16_t* y) {
   const typename V::F s = V::Set1(scale);
-  ForLanes(n, [&](uint32_t i, auto lanes) {
+  ForLanes(n, [&](uint32_t i, auto lanes) TESSERA_INLINE_LAMBDA {
     StoreBf16Lanes<V>(y + i, V::Mul(LoadLanes<V>(x + i, lanes), s), lanes);
   });
 }
@@ -93,7 +93,7 @@ void ToInt8(const float* x, uint32_t n, int8_t* y, float* scales) {
 
 template <class V>
 void SiluMul(const float* gate, const float* x, uint32_t n, float* out) {
-  ForLanes(n, [&](uint32_t i, auto lanes) {
+  ForLanes(n, [&](uint32_t i, auto lanes) TESSERA_INLINE_LAMBDA {
     const typename V::F g = Silu<V>(LoadLanes<V>(gate + i, lanes));
     StoreLanes<V>(out + i, V::Mul(g, LoadLanes<V>(x + i, lanes)), lanes);
   });
@@ -101,7 +101,7 @@ void SiluMul(const float* gate, const float* x, uint32_t n, float* out) {
 
 template <class V>
 void AddResidual(const float* a, const float* b, uint32_t n, float* residual) {
-  ForLanes(n, [&](uint32_t i, auto lanes) {
+  ForLanes(n, [&](uint32_t i, auto lanes) TESSERA_INLINE_LAMBDA {
     typename V::F sum = LoadLanes<V>(a + i, lanes);
     if (b != nullptr) sum = V::Add(sum, LoadLanes<V>(b + i, lanes));
     StoreLanes<V>(residual + i, V::Add(LoadLanes<V>(residual + i, lanes), sum), lanes);
@@ -136,7 +136,7 @@ void Rope(float* head, uint32_t n_rot, bool neox, const float* cos, const float*
 template <class V>
 void Discretize(const float* dt, const float* bias, const float* a, uint32_t heads, float* delta,
                 float* decay) {
-  ForLanes(heads, [&](uint32_t i, auto lanes) {
+  ForLanes(heads, [&](uint32_t i, auto lanes) TESSERA_INLINE_LAMBDA {
     const typename V::F x = V::Add(LoadLanes<V>(dt + i, lanes), LoadLanes<V>(bias + i, lanes));
     const typename V::F d = Softplus<V>(x);
     StoreLanes<V>(delta + i, d, lanes);
@@ -151,7 +151,7 @@ uint32_t Argmax(const float* x, uint32_t n) {
   const float lowest = -__builtin_inff();
   typename V::F best = V::Set1(lowest);
   typename V::I best_block = V::Set1I(0);
-  ForLanes(n, [&](uint32_t i, auto lanes) {
+  ForLanes(n, [&](uint32_t i, auto lanes) TESSERA_INLINE_LAMBDA {
     typename V::F v = LoadLanes<V>(x + i, lanes);
     v = V::Select(V::FirstN(lanes), v, V::Set1(lowest));
     const typename V::M better = V::Less(best, v);

@@ -10,9 +10,9 @@
 //            are 29 of the 32 registers, and 24 chains hide the 6-cycle dot product
 //
 // Prefetch. With one block of rows the weights come from memory once and are the bottleneck: each
-// stream is prefetched kStreamAheadBytes ahead, into the next tile where this one ends. With
-// several blocks the tile is read from L2 again, and the first blocks fetch the next tile
-// meanwhile, two panels each.
+// stream is prefetched into L2 (into L1 is a third slower) kStreamAheadBytes ahead, into the next
+// tile where this one ends. With several blocks the tile is read from L2 again, and the first
+// blocks fetch the next tile meanwhile, two panels each.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@
 namespace tessera::kernels {
 
 inline constexpr size_t kTileBytesPerPanel = 32 * 1024;
-inline constexpr size_t kStreamAheadBytes = 4096;
+inline constexpr size_t kStreamAheadBytes = 16 * 1024;
 
 // One step of k: 4 bytes of a row against kStepBytes of a panel.
 template <class V>
@@ -93,8 +93,8 @@ struct GemmRows {
 template <class V, int MR, int NV>
 TESSERA_INLINE void LoadAccumulators(const GemmTile& tile, const GemmRows& rows,
                                      typename V::F (&acc)[MR][NV]) {
-  Unroll<MR>([&](auto r) {
-    Unroll<NV>([&](auto v) {
+  Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
       const float* c = rows.output + static_cast<size_t>(r) * rows.output_stride + v * 16;
       if (tile.first) {
         acc[r][v] = V::Zero();
@@ -110,8 +110,8 @@ TESSERA_INLINE void LoadAccumulators(const GemmTile& tile, const GemmRows& rows,
 template <class V, int MR, int NV>
 TESSERA_INLINE void StoreAccumulators(const GemmTile& tile, const GemmRows& rows,
                                       const typename V::F (&acc)[MR][NV]) {
-  Unroll<MR>([&](auto r) {
-    Unroll<NV>([&](auto v) {
+  Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
       float* c = rows.output + static_cast<size_t>(r) * rows.output_stride + v * 16;
       if (tile.columns >= (v + 1u) * 16) {
         V::Store(c, acc[r][v]);
@@ -135,16 +135,17 @@ void GemmMicro(const GemmTile& tile, const GemmRows& rows) {
   constexpr uint32_t kAhead = kStreamAheadBytes / Type::kStepBytes;
 
   uint32_t left = tile.steps;
-  const auto run = [&](uint32_t steps, const std::byte* fetch) __attribute__((always_inline)) {
+  const auto run = [&](uint32_t steps, const std::byte* fetch) TESSERA_INLINE_LAMBDA {
     for (uint32_t i = 0; i < steps; ++i) {
       typename Type::W wv[NV];
-      Unroll<NV>([&](auto v) { wv[v] = Type::LoadW(w + v * w_stride); });
-      Unroll<MR>([&](auto r) {
+      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA { wv[v] = Type::LoadW(w + v * w_stride); });
+      Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
         const typename Type::A av = Type::LoadA(a + r * a_stride);
-        Unroll<NV>([&](auto v) { acc[r][v] = Type::Step(acc[r][v], av, wv[v]); });
+        Unroll<NV>([&](auto v)
+                       TESSERA_INLINE_LAMBDA { acc[r][v] = Type::Step(acc[r][v], av, wv[v]); });
       });
       Unroll<kPrefetches>(
-          [&](auto v) { __builtin_prefetch(fetch + v * w_stride, 0, kStream ? 3 : 2); });
+          [&](auto v) TESSERA_INLINE_LAMBDA { __builtin_prefetch(fetch + v * w_stride, 0, 2); });
       w += Type::kStepBytes;
       fetch += Type::kStepBytes;
       a += 4;
@@ -159,9 +160,9 @@ void GemmMicro(const GemmTile& tile, const GemmRows& rows) {
   }
   if constexpr (Type::kStepK == 2) {
     if (tile.half_step) {
-      Unroll<MR>([&](auto r) {
+      Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
         const typename V::P last = V::BroadcastLast(a + r * a_stride);
-        Unroll<NV>([&](auto v) {
+        Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
           acc[r][v] = V::DotBf16(acc[r][v], last, V::LoadPairs(w + v * w_stride));
         });
       });
@@ -190,19 +191,19 @@ void GemmMicroInt8(const GemmTile& tile, const GemmRows& rows) {
     if (kStream && i + kAhead == tile.steps) fetch = tile.next;
     typename V::I dots[MR][NV];
     V::Int8Dots(w, tile.panel_stride, a, rows.a_stride, dots);
-    Unroll<kStream ? NV : 2>([&](auto v) {
+    Unroll<kStream ? NV : 2>([&](auto v) TESSERA_INLINE_LAMBDA {
       for (int line = 0; line < 8; ++line) {
-        __builtin_prefetch(fetch + v * tile.panel_stride + line * 64, 0, kStream ? 3 : 2);
+        __builtin_prefetch(fetch + v * tile.panel_stride + line * 64, 0, 2);
       }
     });
     typename V::F dw[NV];
-    Unroll<NV>([&](auto v) {
+    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
       dw[v] = V::LoadHalf(
           reinterpret_cast<const uint16_t*>(tile.scales + v * tile.scale_panel_stride) + i * 16);
     });
-    Unroll<MR>([&](auto r) {
+    Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
       const typename V::F da = V::Set1(rows.scales[r * rows.scale_stride + i]);
-      Unroll<NV>([&](auto v) {
+      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
         acc[r][v] = V::Fma(V::ToFloat(dots[r][v]), V::Mul(dw[v], da), acc[r][v]);
       });
     });

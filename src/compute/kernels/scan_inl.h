@@ -2,145 +2,238 @@
 //
 // The Mamba-2 recurrence, sequential for prompts and generated tokens alike.
 //
-// Per head, tokens in runs of 16; per run, one state row (a head's p: N fp32) after another, each
-// held in registers over the run. More than 16 tokens of B and C (2·16·256·4 = 32 KiB) would leave
-// L1; a head's state (128·256·4 = 128 KiB) stays in L2 from run to run.
+// Per head, tokens in runs of 8; per run, 16 state rows (a row: one p of the head, N fp32) after
+// another, each held in registers over the run. B and C of a run are copied side by side first:
+// 2·8·256·4 = 16 KiB of a 32 KiB L1, which rows of a conv output 14 KiB apart would not share
+// peacefully. A head's state (128·256·4 = 128 KiB) stays in L2 from run to run.
+//
+// The sums over N of 16 rows are finished together: 16 vectors reduce to one with 15 additions
+// instead of 64.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "compute/kernels/kernel_table.h"
+#include "compute/kernels/state_cursor.h"
 #include "compute/kernels/vec.h"
 
 namespace tessera::kernels {
 
-inline constexpr uint32_t kScanRun = 16;
+inline constexpr uint32_t kScanRun = 8;
+inline constexpr uint32_t kScanRows = 16;
+// A row of state comes from memory when few tokens pass over it: every line this far ahead, and one
+// line per 4 KiB further ahead, where the translation would otherwise be waited for.
+inline constexpr uint64_t kScanAheadBytes = 4096;
+inline constexpr uint64_t kScanTouchBytes = 32768;
 
-// Tokens [t0, t0 + count) of one state row.
-struct ScanRow {
-  const float* source = nullptr;  // null: zeros
-  float* destination = nullptr;
-  const float* x = nullptr;  // of this row at t0
-  const float* b = nullptr;  // of this group at t0
-  const float* c = nullptr;
-  const float* delta = nullptr;  // of this head at t0
-  const float* decay = nullptr;
-  float d = 0;
-  float* y = nullptr;
-  uint32_t count = 0;
+// The state rows of one call.
+struct ScanState {
+  StateCursor source;
+  StateCursor destination;
+  StateCursor source_ahead;
+  StateCursor destination_ahead;
+  uint64_t start;
+  uint64_t row_bytes;
+  uint64_t end;  // linear byte after the last row of the call
+
+  explicit ScanState(const ScanArgs& args)
+      : source(args.source),
+        destination(args.destination),
+        source_ahead(args.source),
+        destination_ahead(args.destination),
+        start(args.start),
+        row_bytes(args.row_bytes),
+        end(args.start + uint64_t{args.head_end} * args.head_dim * args.row_bytes) {}
+
+  // Null for the zero state.
+  TESSERA_INLINE const float* Source(uint64_t row) {
+    if (source.is_zero()) return nullptr;
+    return reinterpret_cast<const float*>(source.At(start + row * row_bytes));
+  }
+  TESSERA_INLINE float* Destination(uint64_t row) {
+    return reinterpret_cast<float*>(destination.At(start + row * row_bytes));
+  }
+  TESSERA_INLINE void Prefetch(uint64_t row) {
+    const uint64_t ahead = start + row * row_bytes + kScanAheadBytes;
+    if (ahead < end) {
+      // No row straddles a member: its lines follow one another.
+      if (!source_ahead.is_zero()) {
+        const std::byte* from = source_ahead.At(ahead);
+        for (uint64_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(from + i);
+      }
+      const std::byte* to = destination_ahead.At(ahead);
+      for (uint64_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(to + i, 1);
+    }
+  }
 };
 
 template <class V>
-TESSERA_INLINE float SumChains(const typename V::F (&chain)[4]) {
-  return V::ReduceAdd(V::Add(V::Add(chain[0], chain[1]), V::Add(chain[2], chain[3])));
+TESSERA_INLINE typename V::F SumChains(const typename V::F (&chain)[4]) {
+  return V::Add(V::Add(chain[0], chain[1]), V::Add(chain[2], chain[3]));
 }
 
-// N = 16·kVectors.
+// What one head's run of tokens works on.
+template <int kVectors>
+struct ScanRun {
+  uint32_t count;  // tokens, up to kScanRun
+  alignas(64) float b[kScanRun][kVectors * 16];
+  alignas(64) float c[kScanRun][kVectors * 16];
+  alignas(64) float decay[kScanRun];
+  alignas(64) float dx[kScanRun][kScanRows];        // Δ·x of 16 rows
+  alignas(64) float sums[kScanRun][kScanRows][16];  // s·C of 16 rows, lanes not yet added
+};
+
+// One state row over the run.
 template <class V, int kVectors>
-void ScanRowInRegisters(const ScanArgs& args, const ScanRow& row) {
+TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i, const float* source,
+                            float* destination) {
   typename V::F s[kVectors];
-  Unroll<kVectors>(
-      [&](auto i) { s[i] = row.source == nullptr ? V::Zero() : V::Load(row.source + i * 16); });
-  const float* b = row.b;
-  const float* c = row.c;
-  for (uint32_t t = 0; t < row.count; ++t) {
-    const float x = row.x[t * args.stride];
-    const typename V::F da = V::Set1(row.decay[t * args.heads_stride]);
-    const typename V::F dx = V::Set1(row.delta[t * args.heads_stride] * x);
+  Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA {
+    s[v] = source == nullptr ? V::Zero() : V::Load(source + v * 16);
+  });
+  for (uint32_t t = 0; t < run.count; ++t) {
+    const typename V::F da = V::Set1(run.decay[t]);
+    const typename V::F dx = V::Set1(run.dx[t][i]);
     typename V::F chain[4] = {V::Zero(), V::Zero(), V::Zero(), V::Zero()};
-    Unroll<kVectors>([&](auto i) {
-      s[i] = V::Fma(s[i], da, V::Mul(dx, V::Load(b + i * 16)));
-      chain[i % 4] = V::Fma(s[i], V::Load(c + i * 16), chain[i % 4]);
+    Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA {
+      s[v] = V::Fma(s[v], da, V::Mul(dx, V::Load(run.b[t] + v * 16)));
+      chain[v % 4] = V::Fma(s[v], V::Load(run.c[t] + v * 16), chain[v % 4]);
     });
-    row.y[t * args.y_stride] = __builtin_fmaf(row.d, x, SumChains<V>(chain));
-    b += args.stride;
-    c += args.stride;
+    V::Store(run.sums[t][i], SumChains<V>(chain));
   }
-  Unroll<kVectors>([&](auto i) { V::Store(row.destination + i * 16, s[i]); });
+  Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { V::Store(destination + v * 16, s[v]); });
 }
 
-// Any N: the row lives in the destination. Lanes beyond N are zero whatever x is (∞·0 is not).
-template <class V>
-void ScanRowInMemory(const ScanArgs& args, const ScanRow& row) {
-  for (uint32_t n = 0; n < args.state; n += 16) {
-    const uint32_t lanes = args.state - n < 16 ? args.state - n : 16;
-    V::Store(row.destination + n,
-             row.source == nullptr ? V::Zero() : V::LoadN(row.source + n, lanes));
+// The lines of x, y, B and C that the next run of a head will want: 8 tokens lie in as many pages,
+// and waiting for their translations would cost half as much as the run itself.
+TESSERA_INLINE void PrefetchRun(const ScanArgs& args, uint32_t head, uint32_t t0, uint32_t group) {
+  const uint32_t count = args.rows - t0 < kScanRun ? args.rows - t0 : kScanRun;
+  for (uint32_t t = t0; t < t0 + count; ++t) {
+    const float* x = args.x + t * args.stride + size_t{head} * args.head_dim;
+    const float* y = args.y + t * args.y_stride + size_t{head} * args.head_dim;
+    for (uint32_t i = 0; i < args.head_dim; i += 16) {
+      __builtin_prefetch(x + i);
+      __builtin_prefetch(y + i, 1);
+    }
+    const size_t at = t * args.stride + size_t{group} * args.state;
+    for (uint32_t i = 0; i < args.state; i += 16) {
+      __builtin_prefetch(args.b + at + i, 0, 2);
+      __builtin_prefetch(args.c + at + i, 0, 2);
+    }
   }
-  for (uint32_t t = 0; t < row.count; ++t) {
-    const float x = row.x[t * args.stride];
-    const typename V::F da = V::Set1(row.decay[t * args.heads_stride]);
-    const typename V::F dx = V::Set1(row.delta[t * args.heads_stride] * x);
+}
+
+// N = 16·kVectors; tokens [t0, t0 + count) of one head.
+template <class V, int kVectors>
+void ScanHeadRun(const ScanArgs& args, ScanState& state, uint32_t head, uint32_t t0,
+                 uint32_t count) {
+  ScanRun<kVectors> run;
+  run.count = count;
+  const size_t group = size_t{head / args.heads_per_group} * args.state;
+  for (uint32_t t = 0; t < count; ++t) {
+    const size_t at = (t0 + t) * args.stride + group;
+    Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA {
+      V::Store(run.b[t] + v * 16, V::Load(args.b + at + v * 16));
+      V::Store(run.c[t] + v * 16, V::Load(args.c + at + v * 16));
+    });
+    run.decay[t] = args.decay[(t0 + t) * args.heads_stride + head];
+  }
+  const typename V::F d = V::Set1(args.d[head]);
+  for (uint32_t p = 0; p < args.head_dim; p += kScanRows) {
+    const uint32_t rows = args.head_dim - p < kScanRows ? args.head_dim - p : kScanRows;
+    const size_t first = size_t{head} * args.head_dim + p;
+    for (uint32_t t = 0; t < count; ++t) {
+      const typename V::F delta = V::Set1(args.delta[(t0 + t) * args.heads_stride + head]);
+      V::Store(run.dx[t], V::Mul(delta, V::LoadN(args.x + (t0 + t) * args.stride + first, rows)));
+      for (uint32_t i = rows; i < kScanRows; ++i) V::Store(run.sums[t][i], V::Zero());
+    }
+    for (uint32_t i = 0; i < rows; ++i) {
+      float* destination = state.Destination(first + i);
+      if (t0 == 0) state.Prefetch(first + i);
+      ScanRow<V, kVectors>(run, i, t0 == 0 ? state.Source(first + i) : destination, destination);
+    }
+    for (uint32_t t = 0; t < count; ++t) {
+      const typename V::F x = V::LoadN(args.x + (t0 + t) * args.stride + first, rows);
+      const typename V::F y = V::Fma(d, x, V::ReduceAddRows(run.sums[t]));
+      V::StoreN(args.y + (t0 + t) * args.y_stride + first, y, rows);
+    }
+  }
+}
+
+// Any N, one row of one head over all tokens: the row lives in the destination. Lanes beyond N are
+// zero whatever x is (∞·0 is not).
+template <class V>
+void ScanRowInMemory(const ScanArgs& args, uint32_t head, size_t row, const float* source,
+                     float* destination) {
+  const size_t group = size_t{head / args.heads_per_group} * args.state;
+  const auto lanes_at = [&](uint32_t n) TESSERA_INLINE_LAMBDA {
+    return args.state - n < 16 ? args.state - n : 16u;
+  };
+  for (uint32_t n = 0; n < args.state; n += 16) {
+    V::Store(destination + n, source == nullptr ? V::Zero() : V::LoadN(source + n, lanes_at(n)));
+  }
+  for (uint32_t t = 0; t < args.rows; ++t) {
+    const float x = args.x[t * args.stride + row];
+    const typename V::F da = V::Set1(args.decay[t * args.heads_stride + head]);
+    const typename V::F dx = V::Set1(args.delta[t * args.heads_stride + head] * x);
     typename V::F chain[4] = {V::Zero(), V::Zero(), V::Zero(), V::Zero()};
     for (uint32_t n = 0; n < args.state; n += 16) {
-      const uint32_t lanes = args.state - n < 16 ? args.state - n : 16;
-      const typename V::F b = V::LoadN(row.b + t * args.stride + n, lanes);
-      const typename V::F c = V::LoadN(row.c + t * args.stride + n, lanes);
-      typename V::F s = V::Fma(V::Load(row.destination + n), da, V::Mul(dx, b));
-      s = V::Select(V::FirstN(lanes), s, V::Zero());
-      V::Store(row.destination + n, s);
-      const uint32_t i = n / 16 % 4;
-      chain[i] = V::Fma(s, c, chain[i]);
+      const typename V::F b = V::LoadN(args.b + t * args.stride + group + n, lanes_at(n));
+      const typename V::F c = V::LoadN(args.c + t * args.stride + group + n, lanes_at(n));
+      typename V::F s = V::Fma(V::Load(destination + n), da, V::Mul(dx, b));
+      s = V::Select(V::FirstN(lanes_at(n)), s, V::Zero());
+      V::Store(destination + n, s);
+      chain[n / 16 % 4] = V::Fma(s, c, chain[n / 16 % 4]);
     }
-    row.y[t * args.y_stride] = __builtin_fmaf(row.d, x, SumChains<V>(chain));
+    args.y[t * args.y_stride + row] =
+        __builtin_fmaf(args.d[head], x, V::ReduceAdd(SumChains<V>(chain)));
+  }
+}
+
+template <class V, int kVectors>
+void ScanHeadsInRegisters(const ScanArgs& args) {
+  ScanState state(args);
+  for (uint32_t head = args.head_begin; head < args.head_end; ++head) {
+    uint32_t t0 = 0;
+    do {  // once even without tokens: the state still moves from source to destination
+      const uint32_t count = args.rows - t0 < kScanRun ? args.rows - t0 : kScanRun;
+      if (t0 + count < args.rows) {
+        PrefetchRun(args, head, t0 + count, head / args.heads_per_group);
+      } else if (head + 1 < args.head_end) {
+        PrefetchRun(args, head + 1, 0, (head + 1) / args.heads_per_group);
+      }
+      ScanHeadRun<V, kVectors>(args, state, head, t0, count);
+      t0 += count;
+    } while (t0 < args.rows);
   }
 }
 
 template <class V>
-TESSERA_INLINE void ScanOneRow(const ScanArgs& args, const ScanRow& row) {
-  switch (args.state) {
-    case 16:
-      return ScanRowInRegisters<V, 1>(args, row);
-    case 32:
-      return ScanRowInRegisters<V, 2>(args, row);
-    case 64:
-      return ScanRowInRegisters<V, 4>(args, row);
-    case 128:
-      return ScanRowInRegisters<V, 8>(args, row);
-    case 256:
-      return ScanRowInRegisters<V, 16>(args, row);
-    default:
-      return ScanRowInMemory<V>(args, row);
-  }
-}
-
-// Where row r of the layer lies; null for the zero state.
-TESSERA_INLINE float* ScanStateRow(const ScanArgs& args, const PagedBytes& state, uint64_t r) {
-  if (state.is_zero()) return nullptr;
-  return reinterpret_cast<float*>(state.At(args.start + r * args.row_bytes));
-}
-
-template <class V>
-TESSERA_INLINE void ScanHeadRun(const ScanArgs& args, uint32_t head, uint32_t t0, uint32_t count) {
-  const size_t group = head / args.heads_per_group;
-  const size_t first = size_t{head} * args.head_dim;
-  ScanRow row;
-  row.b = args.b + t0 * args.stride + group * args.state;
-  row.c = args.c + t0 * args.stride + group * args.state;
-  row.delta = args.delta + t0 * args.heads_stride + head;
-  row.decay = args.decay + t0 * args.heads_stride + head;
-  row.d = args.d[head];
-  row.count = count;
-  const PagedBytes& from = t0 == 0 ? args.source : args.destination;
-  for (size_t p = first; p < first + args.head_dim; ++p) {
-    row.source = ScanStateRow(args, from, p);
-    row.destination = ScanStateRow(args, args.destination, p);
-    row.x = args.x + t0 * args.stride + p;
-    row.y = args.y + t0 * args.y_stride + p;
-    ScanOneRow<V>(args, row);
+void ScanHeadsInMemory(const ScanArgs& args) {
+  ScanState state(args);
+  for (uint32_t head = args.head_begin; head < args.head_end; ++head) {
+    for (size_t row = size_t{head} * args.head_dim; row < size_t{head + 1} * args.head_dim; ++row) {
+      ScanRowInMemory<V>(args, head, row, state.Source(row), state.Destination(row));
+    }
   }
 }
 
 template <class V>
 void Scan(const ScanArgs& args) {
-  for (uint32_t head = args.head_begin; head < args.head_end; ++head) {
-    uint32_t t0 = 0;
-    do {
-      const uint32_t count = args.rows - t0 < kScanRun ? args.rows - t0 : kScanRun;
-      ScanHeadRun<V>(args, head, t0, count);
-      t0 += count;
-    } while (t0 < args.rows);
+  switch (args.state) {
+    case 16:
+      return ScanHeadsInRegisters<V, 1>(args);
+    case 32:
+      return ScanHeadsInRegisters<V, 2>(args);
+    case 64:
+      return ScanHeadsInRegisters<V, 4>(args);
+    case 128:
+      return ScanHeadsInRegisters<V, 8>(args);
+    case 256:
+      return ScanHeadsInRegisters<V, 16>(args);
+    default:
+      return ScanHeadsInMemory<V>(args);
   }
 }
 

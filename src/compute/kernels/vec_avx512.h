@@ -96,6 +96,28 @@ struct Vec {
     __m128 t2 = _mm_add_ps(t4, _mm_movehl_ps(t4, t4));
     return _mm_cvtss_f32(_mm_add_ss(t2, _mm_movehdup_ps(t2)));
   }
+  // The same tree for 16 rows at once: each step adds halves of two vectors, and the pairing leaves
+  // row i in lane i.
+  static TESSERA_INLINE F ReduceAddRows(const float (&rows)[16][16]) {
+    F quarter[4];
+    Unroll<4>([&](auto j) TESSERA_INLINE_LAMBDA {
+      const F low = FoldEights(Load(rows[j]), Load(rows[j + 4]));
+      const F high = FoldEights(Load(rows[j + 8]), Load(rows[j + 12]));
+      quarter[j] =
+          Add(_mm512_shuffle_f32x4(low, high, 0x88), _mm512_shuffle_f32x4(low, high, 0xDD));
+    });
+    const F a = FoldTwos(quarter[0], quarter[1]);
+    const F b = FoldTwos(quarter[2], quarter[3]);
+    return Add(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
+  }
+  // a's lanes i + (i+8) in the low half, b's in the high one.
+  static TESSERA_INLINE F FoldEights(F a, F b) {
+    return Add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+  }
+  // In every four lanes: a's 0+2 and 1+3, then b's.
+  static TESSERA_INLINE F FoldTwos(F a, F b) {
+    return Add(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xEE));
+  }
   static TESSERA_INLINE float ReduceMax(F x) {
     __m256 t8 = _mm256_max_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
     __m128 t4 = _mm_max_ps(_mm256_castps256_ps128(t8), _mm256_extractf128_ps(t8, 1));
@@ -145,22 +167,32 @@ struct Vec {
   static TESSERA_INLINE void Int8Dots(const std::byte* w, size_t w_stride, const std::byte* a,
                                       size_t a_stride, I (&dots)[kRows][kVectors]) {
     const __m512i offset = _mm512_set1_epi8(-128);  // as unsigned: 128
-    Unroll<kVectors>([&](auto v) {
+    I acc[kRows][kVectors];
+    Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA {
       I sum = _mm512_setzero_si512();
-      Unroll<8>([&](auto j) {
+      Unroll<8>([&](auto j) TESSERA_INLINE_LAMBDA {
         sum = _mm512_dpbusd_epi32(sum, offset, _mm512_loadu_si512(w + v * w_stride + j * 64));
       });
-      sum = _mm512_sub_epi32(_mm512_setzero_si512(), sum);
-      Unroll<kRows>([&](auto r) { dots[r][v] = sum; });
+      acc[0][v] = _mm512_sub_epi32(_mm512_setzero_si512(), sum);
     });
-    for (int j = 0; j < 8; ++j) {
+    Unroll<kRows>([&](auto r) TESSERA_INLINE_LAMBDA {
+      Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { acc[r][v] = acc[0][v]; });
+    });
+    Unroll<8>([&](auto j) TESSERA_INLINE_LAMBDA {
       I wv[kVectors];
-      Unroll<kVectors>([&](auto v) { wv[v] = _mm512_loadu_si512(w + v * w_stride + j * 64); });
-      Unroll<kRows>([&](auto r) {
-        const I ar = _mm512_xor_si512(BroadcastPair(a + r * a_stride + j * 4), offset);
-        Unroll<kVectors>([&](auto v) { dots[r][v] = _mm512_dpbusd_epi32(dots[r][v], ar, wv[v]); });
+      Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA {
+        wv[v] = _mm512_loadu_si512(w + v * w_stride + j * 64);
       });
-    }
+      Unroll<kRows>([&](auto r) TESSERA_INLINE_LAMBDA {
+        const I ar = _mm512_xor_si512(BroadcastPair(a + r * a_stride + j * 4), offset);
+        Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA {
+          acc[r][v] = _mm512_dpbusd_epi32(acc[r][v], ar, wv[v]);
+        });
+      });
+    });
+    Unroll<kRows>([&](auto r) TESSERA_INLINE_LAMBDA {
+      Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { dots[r][v] = acc[r][v]; });
+    });
   }
 };
 

@@ -56,7 +56,7 @@ struct Vec {
 
   static TESSERA_INLINE F Zero() { return Set1(0.0f); }
   static TESSERA_INLINE F Set1(float x) {
-    return Map([&](int) { return x; });
+    return Map([&](int) TESSERA_INLINE_LAMBDA { return x; });
   }
   static TESSERA_INLINE F Load(const float* p) {
     F r;
@@ -74,7 +74,7 @@ struct Vec {
   }
 
   static TESSERA_INLINE F LoadBf16(const uint16_t* p) {
-    return Map([&](int i) { return Bf16ToFloat(p[i]); });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return Bf16ToFloat(p[i]); });
   }
   static TESSERA_INLINE F LoadBf16N(const uint16_t* p, uint32_t n) {
     F r = Zero();
@@ -114,44 +114,44 @@ struct Vec {
   }
 
   static TESSERA_INLINE F Add(F a, F b) {
-    return Map([&](int i) { return a.v[i] + b.v[i]; });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return a.v[i] + b.v[i]; });
   }
   static TESSERA_INLINE F Sub(F a, F b) {
-    return Map([&](int i) { return a.v[i] - b.v[i]; });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return a.v[i] - b.v[i]; });
   }
   static TESSERA_INLINE F Mul(F a, F b) {
-    return Map([&](int i) { return a.v[i] * b.v[i]; });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return a.v[i] * b.v[i]; });
   }
   static TESSERA_INLINE F Div(F a, F b) {
-    return Map([&](int i) { return a.v[i] / b.v[i]; });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return a.v[i] / b.v[i]; });
   }
   static TESSERA_INLINE F Fma(F a, F b, F c) {
-    return Map([&](int i) { return __builtin_fmaf(a.v[i], b.v[i], c.v[i]); });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return __builtin_fmaf(a.v[i], b.v[i], c.v[i]); });
   }
   static TESSERA_INLINE F Max(F a, F b) {
-    return Map([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
   }
   static TESSERA_INLINE F Neg(F a) {
-    return Map([&](int i) { return -a.v[i]; });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return -a.v[i]; });
   }
   static TESSERA_INLINE F Abs(F a) {
-    return Map([&](int i) { return __builtin_fabsf(a.v[i]); });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return __builtin_fabsf(a.v[i]); });
   }
 
   static TESSERA_INLINE M Less(F a, F b) {
-    return MapM([&](int i) { return a.v[i] < b.v[i]; });
+    return MapM([&](int i) TESSERA_INLINE_LAMBDA { return a.v[i] < b.v[i]; });
   }
   static TESSERA_INLINE M IsNan(F a) {
-    return MapM([&](int i) { return a.v[i] != a.v[i]; });
+    return MapM([&](int i) TESSERA_INLINE_LAMBDA { return a.v[i] != a.v[i]; });
   }
   static TESSERA_INLINE M FirstN(uint32_t n) {
-    return MapM([&](int i) { return static_cast<uint32_t>(i) < n; });
+    return MapM([&](int i) TESSERA_INLINE_LAMBDA { return static_cast<uint32_t>(i) < n; });
   }
   static TESSERA_INLINE F Select(M m, F a, F b) {
-    return Map([&](int i) { return m.v[i] != 0 ? a.v[i] : b.v[i]; });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return m.v[i] != 0 ? a.v[i] : b.v[i]; });
   }
   static TESSERA_INLINE I SelectI(M m, I a, I b) {
-    return MapI([&](int i) { return m.v[i] != 0 ? a.v[i] : b.v[i]; });
+    return MapI([&](int i) TESSERA_INLINE_LAMBDA { return m.v[i] != 0 ? a.v[i] : b.v[i]; });
   }
 
   static TESSERA_INLINE float ReduceAdd(F x) {
@@ -159,6 +159,10 @@ struct Vec {
       for (int i = 0; i < width; ++i) x.v[i] = x.v[i] + x.v[i + width];
     }
     return x.v[0];
+  }
+  // Lane i: ReduceAdd of row i.
+  static TESSERA_INLINE F ReduceAddRows(const float (&rows)[16][16]) {
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return ReduceAdd(Load(rows[i])); });
   }
   static TESSERA_INLINE float ReduceMax(F x) {
     for (int width = 8; width > 0; width /= 2) {
@@ -168,36 +172,39 @@ struct Vec {
   }
 
   static TESSERA_INLINE I Bits(F x) {
-    return MapI([&](int i) { return std::bit_cast<int32_t>(x.v[i]); });
+    return MapI([&](int i) TESSERA_INLINE_LAMBDA { return std::bit_cast<int32_t>(x.v[i]); });
   }
   static TESSERA_INLINE F FromBits(I x) {
-    return Map([&](int i) { return std::bit_cast<float>(x.v[i]); });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return std::bit_cast<float>(x.v[i]); });
   }
   static TESSERA_INLINE I Set1I(int32_t x) {
-    return MapI([&](int) { return x; });
+    return MapI([&](int) TESSERA_INLINE_LAMBDA { return x; });
   }
   static TESSERA_INLINE I AddI(I a, I b) {
-    return MapI(
-        [&](int i) { return static_cast<uint32_t>(a.v[i]) + static_cast<uint32_t>(b.v[i]); });
+    return MapI([&](int i) TESSERA_INLINE_LAMBDA {
+      return static_cast<uint32_t>(a.v[i]) + static_cast<uint32_t>(b.v[i]);
+    });
   }
   static TESSERA_INLINE I SubI(I a, I b) {
-    return MapI(
-        [&](int i) { return static_cast<uint32_t>(a.v[i]) - static_cast<uint32_t>(b.v[i]); });
+    return MapI([&](int i) TESSERA_INLINE_LAMBDA {
+      return static_cast<uint32_t>(a.v[i]) - static_cast<uint32_t>(b.v[i]);
+    });
   }
   template <int kBits>
   static TESSERA_INLINE I ShiftLeft(I a) {
-    return MapI([&](int i) { return static_cast<uint32_t>(a.v[i]) << kBits; });
+    return MapI([&](int i)
+                    TESSERA_INLINE_LAMBDA { return static_cast<uint32_t>(a.v[i]) << kBits; });
   }
   template <int kBits>
   static TESSERA_INLINE I ShiftRight(I a) {
-    return MapI([&](int i) { return a.v[i] >> kBits; });
+    return MapI([&](int i) TESSERA_INLINE_LAMBDA { return a.v[i] >> kBits; });
   }
   static TESSERA_INLINE F ToFloat(I a) {
-    return Map([&](int i) { return static_cast<float>(a.v[i]); });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA { return static_cast<float>(a.v[i]); });
   }
   // The instruction's own rule for what does not fit: INT32_MIN.
   static TESSERA_INLINE I ToInt(F a) {
-    return MapI([&](int i) { return _mm_cvtss_si32(_mm_set_ss(a.v[i])); });
+    return MapI([&](int i) TESSERA_INLINE_LAMBDA { return _mm_cvtss_si32(_mm_set_ss(a.v[i])); });
   }
   static TESSERA_INLINE void StoreI(int32_t* p, I x) { __builtin_memcpy(p, &x, 64); }
   static TESSERA_INLINE void StoreInt8(int8_t* p, I x) {
@@ -230,8 +237,12 @@ struct Vec {
   static TESSERA_INLINE F DotBf16(F acc, P a, P b) {
     const auto even = [](uint32_t pair) { return std::bit_cast<float>(pair << 16); };
     const auto odd = [](uint32_t pair) { return std::bit_cast<float>(pair & 0xFFFF0000u); };
-    const F t = Map([&](int i) { return __builtin_fmaf(odd(a.v[i]), odd(b.v[i]), acc.v[i]); });
-    return Map([&](int i) { return __builtin_fmaf(even(a.v[i]), even(b.v[i]), t.v[i]); });
+    const F t = Map([&](int i) TESSERA_INLINE_LAMBDA {
+      return __builtin_fmaf(odd(a.v[i]), odd(b.v[i]), acc.v[i]);
+    });
+    return Map([&](int i) TESSERA_INLINE_LAMBDA {
+      return __builtin_fmaf(even(a.v[i]), even(b.v[i]), t.v[i]);
+    });
   }
 
   // dots[r][v].lane = Σ_j w[v][lane's 32 bytes]·a[r][j] over one block of 32: weights [8][16][4].
