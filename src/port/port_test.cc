@@ -86,6 +86,22 @@ TEST(ThreadPool, RunsEachTaskOnceForManyJobsAndThreadCounts) {
   }
 }
 
+// A worker that read the ticket of a job that has ended, and the count of the next, larger one,
+// must not claim with the two: that task would run twice, the caller return early. Jobs of two
+// tasks before jobs of many make the moment, more threads than cores keep workers in it.
+TEST(ThreadPool, ALateWorkerCannotClaimFromTheNextJobWithTheOldTicket) {
+  ThreadPool pool(6);
+  std::vector<std::atomic<uint32_t>> runs(8);
+  for (uint32_t job = 1; job <= 500'000; ++job) {
+    const uint32_t count = job % 2 == 0 ? 8 : 2;
+    pool.ParallelFor(
+        count, [&](uint32_t task, int) { runs[task].fetch_add(1, std::memory_order_relaxed); });
+    for (uint32_t task = 0; task < count; ++task) {
+      ASSERT_EQ(runs[task].exchange(0, std::memory_order_relaxed), 1u) << "job " << job;
+    }
+  }
+}
+
 TEST(ThreadPool, WorkersComputeInTheContractsFloatEnvironment) {
   ThreadPool pool(3);
   std::atomic<int> wrong{0};

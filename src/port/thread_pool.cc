@@ -17,6 +17,9 @@ constexpr int kSpinsBeforeYield = 4000;
 
 uint32_t JobOf(uint64_t ticket) { return static_cast<uint32_t>(ticket >> 32); }
 uint32_t NextOf(uint64_t ticket) { return static_cast<uint32_t>(ticket); }
+uint64_t OpenTicket(uint32_t job) { return uint64_t{job} << 32; }
+// No count is larger than this task's number.
+uint64_t ClosedTicket(uint32_t job) { return OpenTicket(job) | 0xFFFFFFFFu; }
 
 }  // namespace
 
@@ -37,9 +40,10 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::RunTasks(uint32_t job, int worker) {
   uint64_t ticket = ticket_.load(std::memory_order_acquire);
-  while (JobOf(ticket) == job && NextOf(ticket) < count_.load(std::memory_order_relaxed)) {
+  while (JobOf(ticket) == job && NextOf(ticket) < count_.load(std::memory_order_acquire)) {
     // A success means this job still runs: it cannot end before the claimed task does, so fn_ is
-    // the job's own.
+    // the job's own. And count_ was this job's: whoever saw a later one sees (acquire) that the
+    // ticket was closed before it was written, and fails here.
     if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel,
                                        std::memory_order_acquire)) {
       continue;
@@ -57,11 +61,15 @@ void ThreadPool::ParallelFor(uint32_t count, Task fn) {
     return;
   }
   TESSERA_CHECK(!busy_.exchange(true, std::memory_order_acquire));
+  // The last job's ticket is used up only together with the last job's count: a worker that read
+  // it late would claim a task of this job with it. So it is closed before anything changes.
+  const uint32_t closed = JobOf(ticket_.load(std::memory_order_relaxed)) + 1;
+  ticket_.store(ClosedTicket(closed), std::memory_order_relaxed);
   fn_ = &fn;
-  count_.store(count, std::memory_order_relaxed);
   finished_.store(0, std::memory_order_relaxed);
-  uint32_t job = JobOf(ticket_.load(std::memory_order_relaxed)) + 1;
-  ticket_.store(uint64_t{job} << 32, std::memory_order_seq_cst);
+  count_.store(count, std::memory_order_release);
+  const uint32_t job = closed + 1;
+  ticket_.store(OpenTicket(job), std::memory_order_seq_cst);
   // seq_cst on both sides: either a worker about to sleep sees the new ticket, or we see it
   // counted.
   if (sleepers_.load(std::memory_order_seq_cst) > 0) {

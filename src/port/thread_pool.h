@@ -4,9 +4,10 @@
 //
 //   Idle --ParallelFor publishes (job, count)--> Running --last task done--> Idle
 //
-// Tasks are claimed one by one from a ticket (job number, next task) by compare-and-swap, so a
-// worker that wakes late finds the ticket used up and touches nothing; the caller waits for
-// finished tasks, never for workers. Workers spin about 50 us after a job (decode steps follow each
+// Tasks are claimed one by one from a ticket (job number, next task) by compare-and-swap. Between
+// jobs the ticket is closed under a number of its own (odd; jobs are even) before the next job is
+// written, so a worker that wakes late touches nothing; the caller waits for finished tasks, never
+// for workers. Workers spin about 50 us after a job (decode steps follow each
 // other within that) and then sleep.
 //
 // P1  fn(task, worker) is called exactly once for each task in [0, count), with worker in
