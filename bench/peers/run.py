@@ -77,12 +77,9 @@ def random_tokens(count: int, vocabulary: int, seed: int) -> list[int]:
 
 def measure_tessera(args: argparse.Namespace, model: pathlib.Path, prompt: list[int]) -> dict:
     command = [args.tessera, "run", str(model), "--prompt-tokens", ",".join(map(str, prompt)), "-n",
-               str(args.decode), "--threads", str(args.threads), "--json"]
+               str(args.decode), "--ignore-eos", "--threads", str(args.threads), "--json"]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     result = json.loads(output)
-    if result["usage"]["completion_tokens"] < args.decode:
-        print(f"note: the model ended after {result['usage']['completion_tokens']} tokens",
-              file=sys.stderr)
     timings = result["timings"]
     return {"prefill": [timings["prompt_per_second"]], "decode": [timings["predicted_per_second"]]}
 
