@@ -61,6 +61,11 @@ float Softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
 
 }  // namespace
 
+// x + bias; the bias of a layer that has none is empty.
+void UnroundedTwin::AddBias(const Vector& bias, Vector* x) {
+  for (size_t i = 0; i < bias.size(); ++i) (*x)[i] += bias[i];
+}
+
 UnroundedTwin::Vector UnroundedTwin::Matrix::operator*(const Vector& x) const {
   Vector y(n);
   for (uint32_t row = 0; row < n; ++row) {
@@ -98,6 +103,7 @@ UnroundedTwin::UnroundedTwin(const GgufFile& file)
   heads_ = Number("attention.head_count", 0);
   kv_heads_ = Number("attention.head_count_kv", heads_);
   head_dim_ = Number("attention.key_length", 0);
+  n_rot_ = Number("rope.dimension_count", head_dim_);
   inner_ = Number("ssm.inner_size", 0);
   state_ = Number("ssm.state_size", 0);
   ssm_heads_ = Number("ssm.time_step_rank", 0);
@@ -140,6 +146,12 @@ void UnroundedTwin::ReadLayer(uint32_t index) {
   if (architecture_ != "mamba2") {
     ReadQkv(prefix, &layer);
     layer.attn_output = ReadMatrix(prefix + "attn_output.weight");
+    layer.q_bias = ValuesOr(prefix + "attn_q.bias", {});
+    layer.k_bias = ValuesOr(prefix + "attn_k.bias", {});
+    layer.v_bias = ValuesOr(prefix + "attn_v.bias", {});
+    layer.gate_bias = ValuesOr(prefix + "ffn_gate.bias", {});
+    layer.up_bias = ValuesOr(prefix + "ffn_up.bias", {});
+    layer.down_bias = ValuesOr(prefix + "ffn_down.bias", {});
     layer.ffn_norm =
         Values(Has(prefix + "ffn_norm") ? prefix + "ffn_norm" : prefix + "ffn_norm.weight");
     layer.gate = ReadMatrix(prefix + "ffn_gate.weight");
@@ -183,9 +195,9 @@ UnroundedTwin::Vector UnroundedTwin::RmsNorm(const Vector& x, const Vector& weig
 
 void UnroundedTwin::Rotate(float* head, uint32_t position) const {
   const bool neox = architecture_ == "falcon-h1";
-  const uint32_t half = head_dim_ / 2;
+  const uint32_t half = n_rot_ / 2;
   for (uint32_t j = 0; j < half; ++j) {
-    double angle = position * std::pow(double{rope_base_}, -2.0 * j / head_dim_);
+    double angle = position * std::pow(double{rope_base_}, -2.0 * j / n_rot_);
     if (!rope_freqs_.empty()) angle /= double{rope_freqs_[j]};
     float* a = neox ? head + j : head + 2 * j;
     float* b = neox ? head + j + half : head + 2 * j + 1;
@@ -202,6 +214,9 @@ UnroundedTwin::Vector UnroundedTwin::Attention(Layer* layer, const Vector& u,
   Vector q = layer->q * u;
   Vector k = layer->k * u;
   Vector v = layer->v * u;
+  AddBias(layer->q_bias, &q);
+  AddBias(layer->k_bias, &k);
+  AddBias(layer->v_bias, &v);
   for (uint32_t head = 0; head < heads_; ++head) Rotate(&q[head * head_dim_], position);
   for (uint32_t head = 0; head < kv_heads_; ++head) Rotate(&k[head * head_dim_], position);
   for (float& x : k) x = RoundToHalf(x);
@@ -274,9 +289,13 @@ UnroundedTwin::Vector UnroundedTwin::Mamba(Layer* layer, const Vector& u) const 
 
 UnroundedTwin::Vector UnroundedTwin::Mlp(const Layer& layer, const Vector& f) const {
   Vector gate = layer.gate * f;
-  const Vector up = layer.up * f;
+  Vector up = layer.up * f;
+  AddBias(layer.gate_bias, &gate);
+  AddBias(layer.up_bias, &up);
   for (size_t i = 0; i < gate.size(); ++i) gate[i] = Silu(gate[i]) * up[i];
-  return layer.down * gate;
+  Vector down = layer.down * gate;
+  AddBias(layer.down_bias, &down);
+  return down;
 }
 
 std::vector<float> UnroundedTwin::Step(int32_t token) {

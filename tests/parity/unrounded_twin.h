@@ -37,6 +37,7 @@ class UnroundedTwin {
   struct Layer {
     Vector attn_norm;
     Matrix q, k, v, attn_output;
+    Vector q_bias, k_bias, v_bias, gate_bias, up_bias, down_bias;
     Matrix ssm_in, ssm_out;
     Matrix conv;  // [channels][taps]
     Vector conv_bias, dt_bias, a, d, ssm_norm;
@@ -48,6 +49,7 @@ class UnroundedTwin {
     Vector ssm;                        // [heads][head_dim][N]
   };
 
+  static void AddBias(const Vector& bias, Vector* x);
   uint32_t Number(const std::string& key, uint32_t fallback) const;
   bool Has(const std::string& name) const { return file_.FindTensor(name) != nullptr; }
   Vector Values(const std::string& name) const;
@@ -66,7 +68,7 @@ class UnroundedTwin {
   const GgufFile& file_;
   std::string architecture_;
   uint32_t vocab_size_ = 0;
-  uint32_t heads_ = 0, kv_heads_ = 0, head_dim_ = 0;
+  uint32_t heads_ = 0, kv_heads_ = 0, head_dim_ = 0, n_rot_ = 0;
   uint32_t inner_ = 0, state_ = 0, ssm_heads_ = 0, groups_ = 0, taps_ = 0;
   float eps_ = 0, rope_base_ = 0;
   Matrix embedding_, output_;

@@ -5,12 +5,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "compute/model/tensor_values.h"
 #include "compute/tensor/number_formats.h"
+#include "port/process_memory.h"
 #include "port/thread_pool.h"
 #include "testing/toy_model.h"
 
@@ -296,6 +299,22 @@ TEST(Model, ContractIdFollowsTheBitsOfWeightsAndMetadata) {
   edited = random;
   SetKey(&edited, "general.name", std::string("another name"));
   EXPECT_EQ(id(edited), reference) << "a name is no arithmetic";
+}
+
+// 96 MiB of embedding and as much of head; with the file's pages kept it would be 192 MiB more.
+TEST(Model, LoadingTakesLittleMoreThanTheWeights) {
+  RandomModelOptions options = ToyOptions(Architecture::kMamba2);
+  options.shape.width = 1024;
+  options.shape.vocab_size = 24576;
+  options.shape.layers = 1;
+  const GgufFile file = WriteAndOpen(RandomModel::Make(options).value());
+  std::ofstream reset("/proc/self/clear_refs");
+  if (!(reset << "5" << std::flush)) GTEST_SKIP() << "the peak cannot be reset here";
+  const uint64_t before = ResidentBytes();
+  ThreadPool threads(2);
+  auto model = Model::Load(file, threads);
+  ASSERT_TRUE(model) << model.error().message();
+  EXPECT_LT(PeakResidentBytes() - before, (*model)->weight_bytes() + 64 * kMiB);
 }
 
 TEST(RandomModel, WeightsBehave) {

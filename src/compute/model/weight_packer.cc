@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kAlignmentBytes = 64;
 constexpr uint64_t kChunkBytes = kMiB;  // part of the digest: changing it changes every contract id
 constexpr uint32_t kPanelRows = 16;
+constexpr size_t kSmallTensorsPerRelease = 32;
 
 const std::byte* RowOf(const WeightPacker::Matrix& matrix, uint32_t row) {
   return matrix.tensor->data + (uint64_t{matrix.first_row} + row) * matrix.tensor->row_bytes();
@@ -87,7 +88,7 @@ std::vector<WeightPacker::Chunk> WeightPacker::CutIntoChunks() const {
   return chunks;
 }
 
-void WeightPacker::FillSmall(const Job& job, std::byte* base) const {
+uint64_t WeightPacker::FillSmall(const Job& job, std::byte* base) const {
   auto* values = reinterpret_cast<float*>(base + job.offset);
   const Matrix& matrix = job.matrix;
   if (job.kind == Job::Kind::kValues) {
@@ -102,19 +103,21 @@ void WeightPacker::FillSmall(const Job& job, std::byte* base) const {
       for (uint32_t tap = 0; tap < matrix.k; ++tap) values[tap * stride + channel] = taps[tap];
     }
   }
+  if (matrix.tensor == nullptr) return 0;
+  return XXH3_64bits(matrix.tensor->data, matrix.tensor->size_bytes);
 }
 
-void WeightPacker::FillChunk(const Chunk& chunk, std::byte* base, uint64_t* digest) const {
+uint64_t WeightPacker::FillChunk(const Chunk& chunk, std::byte* base) const {
   const Job& job = jobs_[chunk.job];
   const std::byte* source = RowOf(job.matrix, chunk.first);
   const size_t row_bytes = job.matrix.tensor->row_bytes();
-  *digest = XXH3_64bits(source, chunk.source_bytes);
   if (job.kind == Job::Kind::kCopy) {
     std::memcpy(base + job.offset + chunk.first * row_bytes, source, chunk.source_bytes);
   } else {
     PackRows(job.matrix.type, job.matrix.n, job.matrix.k, chunk.first, chunk.rows, source,
              row_bytes, base + job.offset);
   }
+  return XXH3_64bits(source, chunk.source_bytes);
 }
 
 void WeightPacker::SetTargets(std::byte* base) const {
@@ -129,16 +132,11 @@ void WeightPacker::SetTargets(std::byte* base) const {
   }
 }
 
-uint64_t WeightPacker::Digest(const std::vector<uint64_t>& chunk_digests) const {
-  std::vector<uint64_t> words = chunk_digests;
+uint64_t WeightPacker::Digest(std::vector<uint64_t> words) const {
   for (const Job& job : jobs_) {
     words.push_back(static_cast<uint64_t>(job.kind));
     words.push_back(static_cast<uint64_t>(job.matrix.type));
     words.push_back(uint64_t{job.matrix.n} << 32 | job.matrix.k);
-    if (job.kind == Job::Kind::kValues || job.kind == Job::Kind::kConvolution) {
-      const GgufTensor& tensor = *job.matrix.tensor;
-      words.push_back(XXH3_64bits(tensor.data, tensor.size_bytes));
-    }
   }
   return XXH3_64bits(words.data(), words.size() * sizeof(uint64_t));
 }
@@ -146,21 +144,28 @@ uint64_t WeightPacker::Digest(const std::vector<uint64_t>& chunk_digests) const 
 Result<Arena> WeightPacker::Fill(const GgufFile& file, ThreadPool& threads) {
   TESSERA_ASSIGN_OR_RETURN(Arena arena, Arena::Map(size_bytes_));
   std::byte* base = arena.data();
-  for (const Job& job : jobs_) FillSmall(job, base);
+  std::vector<uint64_t> digests;
+  for (const Job& job : jobs_) {
+    if (job.kind == Job::Kind::kMatrix || job.kind == Job::Kind::kCopy) continue;
+    digests.push_back(FillSmall(job, base));
+    // The system maps up to 512 KiB around each touched page.
+    if (digests.size() % kSmallTensorsPerRelease == 0) file.ReleasePages();
+  }
+  const size_t small_count = digests.size();
   const std::vector<Chunk> chunks = CutIntoChunks();
-  std::vector<uint64_t> chunk_digests(chunks.size());
+  digests.resize(small_count + chunks.size());
   for (size_t begin = 0; begin < chunks.size();) {
     size_t end = begin;
     for (uint64_t bytes = 0; end < chunks.size() && bytes < kReleaseEveryBytes; ++end) {
       bytes += chunks[end].source_bytes;
     }
     threads.ParallelFor(static_cast<uint32_t>(end - begin), [&](uint32_t task, int) {
-      FillChunk(chunks[begin + task], base, &chunk_digests[begin + task]);
+      digests[small_count + begin + task] = FillChunk(chunks[begin + task], base);
     });
     begin = end;
     file.ReleasePages();
   }
-  digest_ = Digest(chunk_digests);
+  digest_ = Digest(std::move(digests));
   SetTargets(base);
   file.ReleasePages();
   return arena;

@@ -28,7 +28,7 @@ class ThreadPool;
 
 class WeightPacker {
  public:
-  static constexpr uint64_t kReleaseEveryBytes = 256 * kMiB;
+  static constexpr uint64_t kReleaseEveryBytes = 32 * kMiB;
 
   struct Matrix {
     const GgufTensor* tensor = nullptr;
@@ -71,10 +71,12 @@ class WeightPacker {
 
   uint64_t Reserve(uint64_t bytes);
   std::vector<Chunk> CutIntoChunks() const;
-  void FillSmall(const Job& job, std::byte* base) const;
-  void FillChunk(const Chunk& chunk, std::byte* base, uint64_t* digest) const;
+  // Both return the digest of the bytes read.
+  uint64_t FillSmall(const Job& job, std::byte* base) const;
+  uint64_t FillChunk(const Chunk& chunk, std::byte* base) const;
   void SetTargets(std::byte* base) const;
-  uint64_t Digest(const std::vector<uint64_t>& chunk_digests) const;
+  // Of the parts' digests and what the jobs are.
+  uint64_t Digest(std::vector<uint64_t> words) const;
 
   std::vector<Job> jobs_;
   uint64_t size_bytes_ = 0;
