@@ -14,8 +14,6 @@
 namespace tessera::cli {
 namespace {
 
-constexpr int kUsage = static_cast<int>(StatusCode::kInvalidArgument);
-
 std::string EnvironmentName(std::string flag) {
   std::transform(flag.begin(), flag.end(), flag.begin(), [](char c) {
     return c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);

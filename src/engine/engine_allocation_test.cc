@@ -15,6 +15,9 @@
 #include "engine/engine_client.h"
 #include "engine/engine_test_models.h"
 
+// Both sides are replaced below; the compiler sees the bodies of only one of them.
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+
 namespace {
 thread_local uint64_t allocations = 0;
 

@@ -147,7 +147,7 @@ Admission EngineLoop::Admit(SequenceId id) {
 
 void EngineLoop::PlanStep() {
   MutexLock lock(state_mutex_);
-  const auto admit = [this](SequenceId id) REQUIRES(state_mutex_) { return Admit(id); };
+  const auto admit = [this](SequenceId id) { return Admit(id); };
   const Plan plan = Step(scheduler_, limits_, admit);
   // With nothing running the whole store is free: who must wait then would wait for ever.
   TESSERA_CHECK(!plan.items.empty() || scheduler_.empty());

