@@ -53,7 +53,6 @@ struct StreamedAnswer {
   int status = 0;
   std::string content_type;
   std::vector<Json> chunks;  // all `data:` events but [DONE]
-  int comments = 0;          // ": …" events
   bool done = false;         // [DONE] came, and last
   std::string text;          // of choice 0
   std::string receipt;
