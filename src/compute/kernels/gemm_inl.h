@@ -223,35 +223,39 @@ TESSERA_INLINE void GemmRowBlock(const GemmTile& tile, const GemmRows& rows) {
   }
 }
 
-// The template for `count` rows, 1..MR.
-template <class V, class Type, int NV, bool kStream, int MR>
+// The template for `count` rows, kMin..MR.
+template <class V, class Type, int NV, bool kStream, int kMin, int MR>
 TESSERA_INLINE void DispatchRows(uint32_t count, const GemmTile& tile, const GemmRows& rows) {
-  if constexpr (MR == 1) {
-    GemmRowBlock<V, Type, 1, NV, kStream>(tile, rows);
+  if constexpr (MR == kMin) {
+    GemmRowBlock<V, Type, kMin, NV, kStream>(tile, rows);
   } else if (count == MR) {
     GemmRowBlock<V, Type, MR, NV, kStream>(tile, rows);
   } else {
-    DispatchRows<V, Type, NV, kStream, MR - 1>(count, tile, rows);
+    DispatchRows<V, Type, NV, kStream, kMin, MR - 1>(count, tile, rows);
   }
 }
 
-// All rows over one tile.
+// All rows over one tile: in blocks as even as possible, so of at least half of kGemmRows when
+// there are several.
 template <class V, class Type, int NV, int kMaxRows>
-void GemmTileRows(const GemmTile& tile, GemmRows rows, uint32_t count) {
-  const uint32_t blocks = (count + V::kGemmRows - 1) / V::kGemmRows;
-  if (blocks <= 1 || kMaxRows < V::kGemmRows) {
-    DispatchRows<V, Type, NV, true, kMaxRows>(count, tile, rows);
-    return;
-  }
+void GemmTileRows(const GemmTile& tile, const GemmRows& rows, uint32_t count) {
+  const uint32_t blocks = (count + kMaxRows - 1) / kMaxRows;
   for (uint32_t b = 0; b < blocks; ++b) {
     const uint32_t begin = count * b / blocks;
     const uint32_t size = count * (b + 1) / blocks - begin;
     GemmRows part = rows;
     part.a += begin * rows.a_stride;
-    part.scales += begin * rows.scale_stride;
+    if (rows.scales != nullptr) part.scales += begin * rows.scale_stride;
     part.output += begin * rows.output_stride;
     part.prefetch = 2 * b < NV ? tile.next + 2 * b * tile.panel_stride : tile.weights;
-    DispatchRows<V, Type, NV, false, V::kGemmRows>(size, tile, part);
+    // The few panels beyond a multiple of NV are not worth templates of their own.
+    if constexpr (NV == V::kGemmPanels) {
+      if (blocks > 1) {
+        DispatchRows<V, Type, NV, false, (kMaxRows + 1) / 2, kMaxRows>(size, tile, part);
+        continue;
+      }
+    }
+    DispatchRows<V, Type, NV, true, 1, kMaxRows>(size, tile, part);
   }
 }
 
