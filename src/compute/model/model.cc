@@ -26,7 +26,7 @@ Result<std::unique_ptr<Model>> Model::Load(const GgufFile& file, ThreadPool& thr
 }
 
 void Model::Embed(TokenId token, float* row) const {
-  TESSERA_DCHECK(token >= 0 && static_cast<uint32_t>(token) < shape_.vocab_size);
+  TESSERA_CHECK(token >= 0 && static_cast<uint32_t>(token) < shape_.vocab_size);
   storage_->embedding.Row(static_cast<uint32_t>(token), row);
 }
 
