@@ -309,11 +309,13 @@ TESSERA_INLINE void GemmPanelGroups(const GemmArgs& args, uint32_t panel) {
 template <class V, class Type>
 void GemmOfType(const GemmArgs& args) {
   if (args.rows == 0) return;
-  if (V::kGemmPanelsFewRows != V::kGemmPanels && args.rows <= 2) {
-    GemmPanelGroups<V, Type, V::kGemmPanelsFewRows, 2>(args, args.panel_begin);
-  } else {
-    GemmPanelGroups<V, Type, V::kGemmPanels, V::kGemmRows>(args, args.panel_begin);
+  // Not for int8: integer and fp32 accumulators of 8 panels do not fit the registers together.
+  if constexpr (Type::kStepK != 32) {
+    if (args.rows <= 2) {
+      return GemmPanelGroups<V, Type, V::kGemmPanelsFewRows, 2>(args, args.panel_begin);
+    }
   }
+  GemmPanelGroups<V, Type, V::kGemmPanels, V::kGemmRows>(args, args.panel_begin);
 }
 
 template <class V>

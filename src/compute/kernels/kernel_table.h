@@ -10,10 +10,9 @@
 //     panels, heads or tokens the call covers. Cutting a call into several gives the same bits.
 // K2  fp32 with explicit fma, round to nearest even, denormals flushed (the caller holds a
 //     ScopedFloatEnvironment). bf16 rounding is vcvtneps2bf16's: nearest even, denormals to zero,
-//     NaN quieted.
-// K3  Reductions over a row use 16 virtual lanes (element i → lane i mod 16, ascending) and the
-// tree
-//     t[i] += t[i+8], then 4, 2, 1.
+//     NaN quieted. Which payload a NaN result has is not part of the contract; models make none.
+// K3  Reductions over a row use 16 virtual lanes (element i → lane i mod 16, ascending; missing
+//     elements are +0) and the tree t[i] += t[i+8], then 4, 2, 1.
 // K4  No kernel allocates, blocks, or touches a byte outside what its arguments name.
 //
 // Threads: pure functions; calls that write disjoint outputs may run at once.
@@ -139,7 +138,7 @@ struct KernelTable {
 
   void (*gemm)(const GemmArgs& args) = nullptr;
 
-  // y_i = (x_i · 1/sqrt(Σx²/n + eps)) · w_i
+  // y_i = (x_i · 1/sqrt(Σx²/n + eps)) · w_i, Σx² by fma and K3
   void (*rms_norm)(const float* x, const float* weight, uint32_t n, float eps, float* y) = nullptr;
   void (*to_bf16)(const float* x, uint32_t n, uint16_t* y) = nullptr;
   // Per 32-block (the last may be short; its missing elements are written as 0 up to a multiple of
@@ -172,7 +171,7 @@ struct KernelTable {
                      float* delta, float* decay) = nullptr;
   void (*scan)(const ScanArgs& args) = nullptr;
 
-  // logits → the largest value and its lowest index.
+  // The lowest index of the largest value. A NaN is never the largest; all NaN gives 0.
   uint32_t (*argmax)(const float* x, uint32_t n) = nullptr;
 };
 

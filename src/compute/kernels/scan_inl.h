@@ -22,29 +22,20 @@ namespace tessera::kernels {
 
 inline constexpr uint32_t kScanRun = 8;
 inline constexpr uint32_t kScanRows = 16;
-// A row of state comes from memory when few tokens pass over it: every line this far ahead, and one
-// line per 4 KiB further ahead, where the translation would otherwise be waited for.
-inline constexpr uint64_t kScanAheadBytes = 4096;
-inline constexpr uint64_t kScanTouchBytes = 32768;
 
-// The state rows of one call.
+// The state rows of one call. They are not prefetched by hand: rows follow one another in long
+// runs, which the hardware sees, and every distance tried made a decode step a third slower.
 struct ScanState {
   StateCursor source;
   StateCursor destination;
-  StateCursor source_ahead;
-  StateCursor destination_ahead;
   uint64_t start;
   uint64_t row_bytes;
-  uint64_t end;  // linear byte after the last row of the call
 
   explicit ScanState(const ScanArgs& args)
       : source(args.source),
         destination(args.destination),
-        source_ahead(args.source),
-        destination_ahead(args.destination),
         start(args.start),
-        row_bytes(args.row_bytes),
-        end(args.start + uint64_t{args.head_end} * args.head_dim * args.row_bytes) {}
+        row_bytes(args.row_bytes) {}
 
   // Null for the zero state.
   TESSERA_INLINE const float* Source(uint64_t row) {
@@ -53,18 +44,6 @@ struct ScanState {
   }
   TESSERA_INLINE float* Destination(uint64_t row) {
     return reinterpret_cast<float*>(destination.At(start + row * row_bytes));
-  }
-  TESSERA_INLINE void Prefetch(uint64_t row) {
-    const uint64_t ahead = start + row * row_bytes + kScanAheadBytes;
-    if (ahead < end) {
-      // No row straddles a member: its lines follow one another.
-      if (!source_ahead.is_zero()) {
-        const std::byte* from = source_ahead.At(ahead);
-        for (uint64_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(from + i);
-      }
-      const std::byte* to = destination_ahead.At(ahead);
-      for (uint64_t i = 0; i < row_bytes; i += 64) __builtin_prefetch(to + i, 1);
-    }
   }
 };
 
@@ -105,25 +84,6 @@ TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i, const float* sou
   Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { V::Store(destination + v * 16, s[v]); });
 }
 
-// The lines of x, y, B and C that the next run of a head will want: 8 tokens lie in as many pages,
-// and waiting for their translations would cost half as much as the run itself.
-TESSERA_INLINE void PrefetchRun(const ScanArgs& args, uint32_t head, uint32_t t0, uint32_t group) {
-  const uint32_t count = args.rows - t0 < kScanRun ? args.rows - t0 : kScanRun;
-  for (uint32_t t = t0; t < t0 + count; ++t) {
-    const float* x = args.x + t * args.stride + size_t{head} * args.head_dim;
-    const float* y = args.y + t * args.y_stride + size_t{head} * args.head_dim;
-    for (uint32_t i = 0; i < args.head_dim; i += 16) {
-      __builtin_prefetch(x + i);
-      __builtin_prefetch(y + i, 1);
-    }
-    const size_t at = t * args.stride + size_t{group} * args.state;
-    for (uint32_t i = 0; i < args.state; i += 16) {
-      __builtin_prefetch(args.b + at + i, 0, 2);
-      __builtin_prefetch(args.c + at + i, 0, 2);
-    }
-  }
-}
-
 // N = 16·kVectors; tokens [t0, t0 + count) of one head.
 template <class V, int kVectors>
 void ScanHeadRun(const ScanArgs& args, ScanState& state, uint32_t head, uint32_t t0,
@@ -150,7 +110,6 @@ void ScanHeadRun(const ScanArgs& args, ScanState& state, uint32_t head, uint32_t
     }
     for (uint32_t i = 0; i < rows; ++i) {
       float* destination = state.Destination(first + i);
-      if (t0 == 0) state.Prefetch(first + i);
       ScanRow<V, kVectors>(run, i, t0 == 0 ? state.Source(first + i) : destination, destination);
     }
     for (uint32_t t = 0; t < count; ++t) {
@@ -198,11 +157,6 @@ void ScanHeadsInRegisters(const ScanArgs& args) {
     uint32_t t0 = 0;
     do {  // once even without tokens: the state still moves from source to destination
       const uint32_t count = args.rows - t0 < kScanRun ? args.rows - t0 : kScanRun;
-      if (t0 + count < args.rows) {
-        PrefetchRun(args, head, t0 + count, head / args.heads_per_group);
-      } else if (head + 1 < args.head_end) {
-        PrefetchRun(args, head + 1, 0, (head + 1) / args.heads_per_group);
-      }
       ScanHeadRun<V, kVectors>(args, state, head, t0, count);
       t0 += count;
     } while (t0 < args.rows);

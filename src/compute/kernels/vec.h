@@ -7,18 +7,26 @@
 //   F            16 floats            I   16 int32          M   a mask of 16 lanes
 //   P            16 pairs of bf16, the even element in the low half
 //
-//   Zero Set1 Load Store              whole vectors; addresses need no alignment
-//   LoadN StoreN                      the first n lanes only; the rest read as +0, or stay
-//   untouched LoadBf16[N] StoreBf16[N]          as bf16, rounded by vcvtneps2bf16's rule LoadHalf
-//   16 f16, exact LoadEvenOdd[N] StoreEvenOdd[N]    n interleaved pairs Add Sub Mul Div Fma IEEE,
-//   one rounding each; Fma(a, b, c) = a·b + c Max(a, b)                         a > b ? a : b, so b
-//   when either is NaN Neg Abs                           sign bit only Less(a, b) IsNan FirstN(n)
-//   Select(m, a, b) ReduceAdd ReduceMax               the tree of K3: lane i with i+8, then 4, 2, 1
+// Memory; addresses need no alignment, and an N form touches the first n lanes only (the others
+// read as +0, or stay untouched):
+//   Zero Set1 Load[N] Store[N]
+//   LoadBf16[N] StoreBf16[N]   rounded by vcvtneps2bf16's rule
+//   LoadHalf                   16 f16, exact
+//   LoadEvenOddN StoreEvenOddN n interleaved pairs
+//   StoreInt8                  saturated to [-128, 127]
+// Arithmetic, IEEE with one rounding each:
+//   Add Sub Mul Div Fma        Fma(a, b, c) = a·b + c
+//   Max(a, b)                  a > b ? a : b, so b when either is NaN
+//   Neg Abs                    sign bit only
+//   Less IsNan FirstN(n) Select(m, a, b)
+//   ReduceAdd ReduceMax        the tree of K3: lane i with i + 8, then 4, 2, 1
+//   ReduceAddRows              lane i = ReduceAdd of row i of 16
+// Bits:
 //   Bits FromBits AddI SubI ShiftLeft<k> ShiftRight<k> (arithmetic) ToFloat ToInt (nearest even)
-//   StoreInt8                         saturated to [-128, 127]
-//   LoadPairs BroadcastPair BroadcastLast DotBf16
-//                                     DotBf16(acc, a, b): Fma of the odd elements, then of the even
-//   Int8Dots                          exact Σ of 32 products per lane (gemm_inl.h)
+// Products:
+//   LoadPairs BroadcastPair BroadcastLast
+//   DotBf16(acc, a, b)         Fma of the odd elements, then of the even ones
+//   Int8Dots                   exact Σ of 32 products per lane (gemm_inl.h)
 //
 // and the blocking the templates should use (registers allow 24 accumulators on AVX-512).
 //

@@ -96,9 +96,6 @@ struct Vec {
     }
     return r;
   }
-  static TESSERA_INLINE void LoadEvenOdd(const float* p, F* even, F* odd) {
-    LoadEvenOddN(p, even, odd, 16);
-  }
   static TESSERA_INLINE void LoadEvenOddN(const float* p, F* even, F* odd, uint32_t n) {
     *even = *odd = Zero();
     for (uint32_t i = 0; i < n; ++i) {
