@@ -223,13 +223,14 @@ TEST_P(Attention, AnUnzeroedRowOfAGroupShows) {
   EXPECT_FALSE(SameBits(RunSplit(table(), c, q, 0, 1, 0, 1, 0), good));
 }
 
-// Token 1 has p = e^-20 and the smallest negative normal as its value: their product is flushed to
-// -0, which must not be told from the +0 of a tile that took no part.
+// The last token of a tile has p = e^-20 and the smallest negative normal as its value: their
+// product is flushed to -0, which must not be told from the +0 of a tile that took no part.
 TEST_P(Attention, ANegativeUnderflowEndsAsPlusZero) {
-  const float k[2][2] = {{20, 0}, {0, 0}};
-  const float v[2][2] = {{0, 0}, {-0x1p-126f, -0x1p-126f}};
+  const float high[2] = {20, 0}, zero[2] = {0, 0}, tiny[2] = {-0x1p-126f, -0x1p-126f};
   std::vector<std::byte> group(2 * 64);
-  for (uint32_t t = 0; t < 2; ++t) table().store_kv(k[t], v[t], 2, t, group.data());
+  for (uint32_t t = 0; t < 16; ++t) {
+    table().store_kv(t == 0 ? high : zero, t == 15 ? tiny : zero, 2, t, group.data());
+  }
   const uint16_t q[2] = {FloatToBf16(1), 0};
   const uint64_t offset = 0;
   std::vector<float> partial(AttentionPartialFloats(2));
@@ -239,7 +240,7 @@ TEST_P(Attention, ANegativeUnderflowEndsAsPlusZero) {
   args.head_dim = 2;
   args.queries = q;
   args.rows = args.heads = 1;
-  args.first_position = 1;
+  args.first_position = 15;
   args.partials = partial.data();
   table().attention_split(args);
   EXPECT_EQ(BitsOf(partial[0]), 0u);
