@@ -34,17 +34,17 @@ int RunMakeModel(const MakeModelFlags& flags) {
     progress = [&](uint64_t written, uint64_t of) {
       if (written * 100 / of == percent) return;
       percent = written * 100 / of;
-      fmt::print(stderr, "{}{} of {}, {} %", kClearLine, FormatBytes(written), FormatBytes(of),
-                 percent);
+      PrintNote(fmt::format("{}{} of {}, {} %", kClearLine, FormatBytes(written), FormatBytes(of),
+                            percent));
     };
   }
   const Status status = MakeModelFile(flags.options, flags.path, progress);
-  if (terminal) fmt::print(stderr, "{}", kClearLine);
+  if (terminal) PrintNote(kClearLine);
   if (!status.ok()) return ReportError(status);
   std::error_code ignored;
   const uint64_t bytes = std::filesystem::file_size(flags.path, ignored);
-  fmt::print(stderr, "{}: {} {}, {}, seed {}\n", flags.path, flags.options.geometry,
-             flags.options.type, FormatBytes(bytes), flags.options.seed);
+  PrintNote(fmt::format("{}: {} {}, {}, seed {}\n", flags.path, flags.options.geometry,
+                        flags.options.type, FormatBytes(bytes), flags.options.seed));
   return 0;
 }
 

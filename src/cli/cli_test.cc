@@ -287,6 +287,29 @@ TEST(CommandLine, AFullOrClosedStdoutIsAnIoError) {
   EXPECT_NE(Slurp(scratch / "error").find("stdout was closed"), std::string::npos);
 }
 
+TEST(CommandLine, AFullOrClosedStderrChangesNothing) {
+  const Scratch scratch;
+  const std::vector<std::string> make = {"bench",      "make-model",     scratch / "m.gguf",
+                                         "--geometry", "falcon-h1-tiny", "--layers",
+                                         "1",          "--type",         "q8_0"};
+  Process full(make, scratch / "out", "/dev/full");
+  EXPECT_EQ(full.Wait(), 0);
+
+  const std::string fifo = scratch / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const int reader = open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  // The prompt comes by a fifo too, so that stderr is closed before anything is printed.
+  const std::string in = scratch / "in";
+  ASSERT_EQ(mkfifo(in.c_str(), 0600), 0);
+  const int writer = open(in.c_str(), O_RDWR | O_CLOEXEC);
+  Process piped(OnHarbour({"--prompt-file", "-", "-n", "3", "--stats"}), scratch / "out", fifo, in);
+  close(reader);
+  ASSERT_EQ(write(writer, "Log of day 3.", 13), 13);
+  close(writer);
+  EXPECT_EQ(piped.Wait(), 0);
+  EXPECT_NE(Slurp(scratch / "out"), "");
+}
+
 TEST(CommandLine, NearestWordFindsSlipsOnly) {
   const std::vector<std::string> flags = {"--prompt", "--prompt-file", "--threads", "--top-k"};
   EXPECT_EQ(NearestWord("--promt", flags), "--prompt");

@@ -161,9 +161,10 @@ int ReportUsage(const Verb& verb, const std::string& message) {
 
 }  // namespace
 
+void PrintNote(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
 int ReportError(const Status& status) {
-  // Not fmt::print, which throws when stderr is closed.
-  std::fputs(fmt::format("tessera: {}\n", status.message()).c_str(), stderr);
+  PrintNote(fmt::format("tessera: {}\n", status.message()));
   switch (status.code()) {
     case StatusCode::kCancelled:
       return 130;

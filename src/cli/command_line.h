@@ -18,6 +18,9 @@ namespace tessera::cli {
 // `arguments` are what follows the verb's name. Returns the exit code.
 int RunVerb(const Verb& verb, int argument_count, const char* const* arguments);
 
+// Writes `text` to stderr. That stderr is closed or full is nobody's error: fmt::print would throw.
+void PrintNote(std::string_view text);
+
 // Prints "tessera: message" on stderr and returns the exit code of the status.
 int ReportError(const Status& status);
 

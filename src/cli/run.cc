@@ -126,8 +126,6 @@ Request MakeRequest(const RunOptions& options, const Prompt& prompt, const Engin
   return request;
 }
 
-void PrintNote(const std::string& text) { std::fputs(text.c_str(), stderr); }
-
 std::string DescribeSpeed(const RunResult& result) {
   const Speeds speeds = SpeedsOf(result);
   std::string text =

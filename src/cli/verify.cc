@@ -31,11 +31,11 @@ int RunVerify(VerifyFlags flags) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal) {
     flags.options.progress = [](const std::string& name, uint32_t run, uint32_t of) {
-      fmt::print(stderr, "{}{}: cell {} of {}", kClearLine, name, run, of);
+      PrintNote(fmt::format("{}{}: cell {} of {}", kClearLine, name, run, of));
     };
   }
   const Result<VerifyReport> report = Verify(flags.model, flags.options);
-  if (terminal) fmt::print(stderr, "{}", kClearLine);
+  if (terminal) PrintNote(kClearLine);
   if (!report.has_value()) return ReportError(report.error());
   const std::string text = flags.json ? VerifyJson(*report) + '\n' : VerifyText(*report);
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
