@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Norm, roundings, gates, residual, rotary embedding, discretisation, argmax: whole vectors, then
+// Norm, roundings, gates, residual, rotary embedding, discretisation: whole vectors, then
 // one masked vector through the same operations.
 #pragma once
 
@@ -74,6 +74,13 @@ void ScaleToBf16(const float* x, float scale, uint32_t n, uint16_t* y) {
   });
 }
 
+// |x|, infinite for a NaN: a comparison would lose it, and the block would look like numbers. With
+// an infinite d the products of the block are infinite or NaN, as they would be in fp32.
+template <class V>
+TESSERA_INLINE typename V::F Magnitude(typename V::F x) {
+  return V::Select(V::IsNan(x), V::Set1(__builtin_inff()), V::Abs(x));
+}
+
 // A d below 2^-126 is flushed to zero and so is its block: 1/d would be infinite.
 template <class V>
 void ToInt8(const float* x, uint32_t n, int8_t* y, float* scales) {
@@ -81,7 +88,7 @@ void ToInt8(const float* x, uint32_t n, int8_t* y, float* scales) {
     const uint32_t count = n - i < 32 ? n - i : 32;
     const typename V::F low = V::LoadN(x + i, count < 16 ? count : 16);
     const typename V::F high = count > 16 ? V::LoadN(x + i + 16, count - 16) : V::Zero();
-    const float amax = V::ReduceMax(V::Max(V::Abs(low), V::Abs(high)));
+    const float amax = V::ReduceMax(V::Max(Magnitude<V>(low), Magnitude<V>(high)));
     const float d = amax / 127.0f;
     const bool zero = !(d > 0.0f);
     scales[i / 32] = zero ? 0.0f : d;
@@ -142,36 +149,6 @@ void Discretize(const float* dt, const float* bias, const float* a, uint32_t hea
     StoreLanes<V>(delta + i, d, lanes);
     StoreLanes<V>(decay + i, Exp<V>(V::Mul(d, LoadLanes<V>(a + i, lanes))), lanes);
   });
-}
-
-// Each lane keeps its first maximum, so ties across lanes go to the lower index. A NaN is never
-// greater than what it is compared with; all NaN gives 0.
-template <class V>
-uint32_t Argmax(const float* x, uint32_t n) {
-  const float lowest = -__builtin_inff();
-  typename V::F best = V::Set1(lowest);
-  typename V::I best_block = V::Set1I(0);
-  ForLanes(n, [&](uint32_t i, auto lanes) TESSERA_INLINE_LAMBDA {
-    typename V::F v = LoadLanes<V>(x + i, lanes);
-    v = V::Select(V::FirstN(lanes), v, V::Set1(lowest));
-    const typename V::M better = V::Less(best, v);
-    best = V::Select(better, v, best);
-    best_block = V::SelectI(better, V::Set1I(static_cast<int32_t>(i)), best_block);
-  });
-  float values[16];
-  int32_t blocks[16];
-  V::Store(values, best);
-  V::StoreI(blocks, best_block);
-  float value = values[0];
-  uint32_t index = static_cast<uint32_t>(blocks[0]);
-  for (uint32_t lane = 1; lane < 16; ++lane) {
-    const uint32_t candidate = static_cast<uint32_t>(blocks[lane]) + lane;
-    if (values[lane] > value || (values[lane] == value && candidate < index)) {
-      value = values[lane];
-      index = candidate;
-    }
-  }
-  return index;
 }
 
 }  // namespace tessera::kernels

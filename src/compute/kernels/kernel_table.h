@@ -142,7 +142,8 @@ struct KernelTable {
   void (*rms_norm)(const float* x, const float* weight, uint32_t n, float eps, float* y) = nullptr;
   void (*to_bf16)(const float* x, uint32_t n, uint16_t* y) = nullptr;
   // Per 32-block (the last may be short; its missing elements are written as 0 up to a multiple of
-  // 32): d = amax/127, q = nearest-even(x·(1/d)); amax 0 → all zero.
+  // 32): d = amax/127, q = nearest-even(x·(1/d)); amax 0 → all zero; a NaN makes
+  // d infinite, so that it cannot vanish from the products.
   void (*to_int8)(const float* x, uint32_t n, int8_t* y, float* scales) = nullptr;
   // out = silu(gate)·x, silu(v) = v / (1 + exp(-v))
   void (*silu_mul)(const float* gate, const float* x, uint32_t n, float* out) = nullptr;
@@ -170,9 +171,6 @@ struct KernelTable {
   void (*discretize)(const float* dt, const float* bias, const float* a, uint32_t heads,
                      float* delta, float* decay) = nullptr;
   void (*scan)(const ScanArgs& args) = nullptr;
-
-  // The lowest index of the largest value. A NaN is never the largest; all NaN gives 0.
-  uint32_t (*argmax)(const float* x, uint32_t n) = nullptr;
 };
 
 const KernelTable& ScalarKernels();

@@ -37,7 +37,6 @@ TEST_P(Tables, EveryKernelIsThere) {
   EXPECT_TRUE(t.gemm && t.rms_norm && t.to_bf16 && t.to_int8 && t.silu_mul && t.add_residual);
   EXPECT_TRUE(t.rope && t.scale_to_bf16 && t.store_kv && t.zero_group && t.attention_split);
   EXPECT_TRUE(t.attention_combine && t.attention_finish && t.conv && t.discretize && t.scan);
-  EXPECT_TRUE(t.argmax);
 }
 
 // A host may run with any rounding mode and with denormals on; under the scoped environment the

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "port/float_environment.h"
 
 namespace tessera {
 namespace {
@@ -89,9 +90,9 @@ struct SinCos {
   double cos;
 };
 
-// x ≥ 0 less the nearest multiple of π/2 (Cody and Waite 1980). k·0x1.921fb54442d18p0 is a multiple
-// of 2^-52 and so is x where k > 0, so the first fma is exact for all x < 2^51; the second brings
-// in π/2 - that to 53 bits.
+// x ≥ 0 less the nearest multiple of π/2 (Cody and Waite 1980). Where k > 0, x and
+// k·0x1.921fb54442d18p0 are multiples of 2^-53 whose difference is below 1, so the first fma is
+// exact for all x < 2^51; the second brings in π/2 - that to 53 bits.
 SinCos SinCosOf(double x) {
   constexpr double kHalfPi = 0x1.921fb54442d18p0;
   constexpr double kHalfPiLow = 0x1.1a62633145c07p-54;
@@ -118,6 +119,7 @@ SinCos SinCosOf(double x) {
 
 void RopeInverseFrequencies(double base, uint32_t n_rot, const float* divisors,
                             double* inverse_frequencies) {
+  const ScopedFloatEnvironment environment;  // rounding to an integer by adding 1.5·2^52 needs it
   TESSERA_CHECK(base >= 0x1p-100 && base <= 0x1p100);
   const Pair log_base = Log(base);
   for (uint32_t j = 0; j < n_rot / 2; ++j) {

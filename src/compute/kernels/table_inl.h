@@ -32,7 +32,6 @@ constexpr KernelTable MakeTable(const char* isa) {
   table.conv = Conv<V>;
   table.discretize = Discretize<V>;
   table.scan = Scan<V>;
-  table.argmax = Argmax<V>;
   return table;
 }
 

@@ -87,7 +87,6 @@ struct Vec {
   static TESSERA_INLINE M Less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
   static TESSERA_INLINE M IsNan(F a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
   static TESSERA_INLINE F Select(M m, F a, F b) { return _mm512_mask_blend_ps(m, b, a); }
-  static TESSERA_INLINE I SelectI(M m, I a, I b) { return _mm512_mask_blend_epi32(m, b, a); }
 
   // The tree in hand: a compiler's reduce intrinsic has whatever order it likes.
   static TESSERA_INLINE float ReduceAdd(F x) {
@@ -140,7 +139,6 @@ struct Vec {
   }
   static TESSERA_INLINE F ToFloat(I a) { return _mm512_cvtepi32_ps(a); }
   static TESSERA_INLINE I ToInt(F a) { return _mm512_cvtps_epi32(a); }
-  static TESSERA_INLINE void StoreI(int32_t* p, I x) { _mm512_storeu_si512(p, x); }
   static TESSERA_INLINE void StoreInt8(int8_t* p, I x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(x));
   }

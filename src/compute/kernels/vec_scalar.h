@@ -147,9 +147,6 @@ struct Vec {
   static TESSERA_INLINE F Select(M m, F a, F b) {
     return Map([&](int i) TESSERA_INLINE_LAMBDA { return m.v[i] != 0 ? a.v[i] : b.v[i]; });
   }
-  static TESSERA_INLINE I SelectI(M m, I a, I b) {
-    return MapI([&](int i) TESSERA_INLINE_LAMBDA { return m.v[i] != 0 ? a.v[i] : b.v[i]; });
-  }
 
   static TESSERA_INLINE float ReduceAdd(F x) {
     for (int width = 8; width > 0; width /= 2) {
@@ -203,7 +200,6 @@ struct Vec {
   static TESSERA_INLINE I ToInt(F a) {
     return MapI([&](int i) TESSERA_INLINE_LAMBDA { return _mm_cvtss_si32(_mm_set_ss(a.v[i])); });
   }
-  static TESSERA_INLINE void StoreI(int32_t* p, I x) { __builtin_memcpy(p, &x, 64); }
   static TESSERA_INLINE void StoreInt8(int8_t* p, I x) {
     for (int i = 0; i < 16; ++i) {
       const int32_t v = x.v[i] < -128 ? -128 : x.v[i] > 127 ? 127 : x.v[i];

@@ -5,6 +5,7 @@
 #include "compute/model/forward.h"
 
 #include <gtest/gtest.h>
+#include <xmmintrin.h>
 
 #include <algorithm>
 #include <cmath>
@@ -324,17 +325,35 @@ TEST(Forward, StepsAllocateNothing) {
 }
 
 // Damaged weights are arithmetic, not a crash: whoever samples must cope with NaN logits.
-TEST(Forward, NanWeightsGiveNanLogits) {
+TEST(Forward, NanWeightsGiveNanLogitsForEveryInputForm) {
   ThreadPool threads(1);
-  RandomModel random = RandomModel::Make(ToyOptions(Architecture::kFalconH1)).value();
-  RandomModel::Tensor* tensor = FindTensor(&random, "blk.0.attn_q.weight");
-  tensor->low = tensor->high = std::nanf("");
-  const ToyModel model = ToyModel::Make(random, threads);
-  for (const KernelTable* kernels : Tables()) {
-    RunOptions options;
-    options.kernels = kernels;
-    const Outcome outcome = RunAlone(*model.model, Prompt(20, 1), options);
-    EXPECT_TRUE(std::isnan(outcome.logits.back()));
+  for (const GgufTensorType type :
+       {GgufTensorType::kF32, GgufTensorType::kBF16, GgufTensorType::kQ8_0}) {
+    RandomModel random = RandomModel::Make(ToyOptions(Architecture::kFalconH1, type)).value();
+    RandomModel::Tensor* tensor = FindTensor(&random, "blk.0.attn_norm.weight");
+    tensor->low = tensor->high = std::nanf("");
+    const ToyModel model = ToyModel::Make(random, threads);
+    for (const KernelTable* kernels : Tables()) {
+      RunOptions options;
+      options.kernels = kernels;
+      const Outcome outcome = RunAlone(*model.model, Prompt(20, 1), options);
+      EXPECT_TRUE(std::isnan(outcome.logits.back())) << TensorTypeName(type);
+    }
+  }
+}
+
+// An embedding program may round any way it likes: what is computed once, when the pass is made,
+// must not depend on it either.
+TEST(Forward, ConstructionIgnoresTheCallersRoundingMode) {
+  ThreadPool threads(1);
+  const ToyModel model = ToyModel::Make(ToyOptions(Architecture::kFalconH1), threads);
+  const Outcome reference = RunAlone(*model.model, Prompt(40, 1), {});
+  const uint32_t saved = _mm_getcsr();
+  for (const uint32_t rounding : {0x2000u, 0x4000u, 0x6000u}) {  // down, up, toward zero
+    _mm_setcsr((saved & ~0xE040u) | rounding);
+    const Outcome outcome = RunAlone(*model.model, Prompt(40, 1), {});
+    _mm_setcsr(saved);
+    ExpectSameBits(outcome, reference, "rounding");
   }
 }
 

@@ -9,6 +9,7 @@
 #include "compute/kernels/kernel_table.h"
 #include "compute/model/model_loader.h"
 #include "compute/model/model_storage.h"
+#include "port/float_environment.h"
 
 namespace tessera {
 namespace {
@@ -22,6 +23,7 @@ constexpr uint64_t kNumericsVersion = 1;
 Model::~Model() = default;
 
 Result<std::unique_ptr<Model>> Model::Load(const GgufFile& file, ThreadPool& threads) {
+  const ScopedFloatEnvironment environment;
   return ModelLoader(file, threads).Load();
 }
 

@@ -12,6 +12,7 @@
 
 #include "compute/gguf/gguf_file.h"
 #include "compute/gguf/printable.h"
+#include "port/float_environment.h"
 
 namespace tessera {
 namespace {
@@ -285,6 +286,7 @@ StateShape ModelShape::state_shape(StateType type) const {
 }
 
 Result<ModelShape> ReadModelShape(const GgufFile& file) {
+  const ScopedFloatEnvironment environment;  // attention_scale is part of the contract
   ModelShape shape;
   TESSERA_ASSIGN_OR_RETURN(shape.architecture, ReadArchitecture(file));
   TESSERA_ASSIGN_OR_RETURN(std::string_view prefix, file.GetString("general.architecture"));
