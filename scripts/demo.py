@@ -71,12 +71,14 @@ def mib(count: int) -> str:
 
 def show_memory(base: str, context: str) -> None:
     """The ledger while one sequence is being generated, then after it: every byte has an owner."""
-    body = json.dumps({"prompt": context, "max_tokens": 200, "temperature": 0, "stream": True})
+    body = json.dumps({"prompt": context, "max_tokens": 2000, "temperature": 0, "stream": True})
     request = urllib.request.Request(base + "/v1/completions", body.encode(),
                                      {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=REQUEST_SECONDS_MAX) as stream:
         stream.readline()  # the first token is there: its state is in the arena
         running = call(base + "/cache")
+    if running["sequences"] != 1:
+        raise SystemExit("demo: the sequence ended before the ledger could be read")
     idle = running
     deadline = time.monotonic() + REQUEST_SECONDS_MAX
     while idle["sequences"] > 0 and time.monotonic() < deadline:

@@ -16,12 +16,20 @@ run() { # NAME CORPUS
     -print_final_stats=1 -artifact_prefix="$scratch/" "$scratch/$1" "$2"
 }
 
-run gguf_fuzz src/compute/gguf/gguf_fuzz_corpus
-run tokenizer_fuzz src/compute/tokenizer/tokenizer_fuzz_corpus
+# The same harness with a false assertion in a reachable place: it must die of just that.
+run_canary() { # NAME CORPUS
+  "$build/bin/$1_canary" -max_total_time="$seconds" -verbosity=0 -artifact_prefix="$scratch/" \
+    "$2" >"$scratch/canary.log" 2>&1 || true
+  if ! grep -q 'check failed' "$scratch/canary.log"; then
+    echo "$1_canary did not die of its false assertion: the fuzzer is not looking" >&2
+    tail -5 "$scratch/canary.log" >&2
+    exit 1
+  fi
+}
 
-if "$build/bin/gguf_fuzz_canary" -max_total_time="$seconds" -verbosity=0 \
-  -artifact_prefix="$scratch/" src/compute/gguf/gguf_fuzz_corpus >"$scratch/canary.log" 2>&1; then
-  echo "the canary did not crash: the fuzzer is not looking" >&2
-  exit 1
-fi
-echo "fuzzers: clean; the canary crashed as it must"
+for module in gguf tokenizer; do
+  corpus="src/compute/$module/${module}_fuzz_corpus"
+  run "${module}_fuzz" "$corpus"
+  run_canary "${module}_fuzz" "$corpus"
+done
+echo "fuzzers: clean; the canaries died as they must"

@@ -12,7 +12,7 @@ packages=(
   libxxhash-dev nlohmann-json3-dev
 )
 if [[ "${1:-}" == "--checks" ]]; then
-  packages+=(clang-14 clang-format-14 libclang-rt-14-dev)
+  packages+=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)
 fi
 
 missing=()
@@ -25,16 +25,20 @@ if [[ ${#missing[@]} -eq 0 ]]; then
   exit 0
 fi
 
+print_line() {
+  echo "$1 Run as root:" >&2
+  echo "  apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" >&2
+  exit 1
+}
+
 if [[ $(id -u) -eq 0 ]]; then
   as_root=()
 elif command -v sudo >/dev/null 2>&1; then
   as_root=(sudo)
 else
-  echo "Packages are missing and this user is neither root nor has sudo. Run as root:" >&2
-  echo "  apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" >&2
-  exit 1
+  print_line "Packages are missing and this user is neither root nor has sudo."
 fi
 echo "Installing: ${missing[*]}"
-"${as_root[@]}" apt-get update -q
+"${as_root[@]}" apt-get update -q || print_line "apt-get update failed."
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-  apt-get install -y -q --no-install-recommends "${missing[@]}"
+  apt-get install -y -q --no-install-recommends "${missing[@]}" || print_line "apt-get install failed."
