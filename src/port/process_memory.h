@@ -10,7 +10,7 @@ namespace tessera {
 uint64_t ResidentBytes();      // VmRSS
 uint64_t PeakResidentBytes();  // VmHWM
 
-// What this process can still take: the smaller of the cgroup's limit less its use and the
+// What this process can still take: the smaller of what its control groups leave and the
 // machine's available memory.
 uint64_t AvailableMemoryBytes();
 
