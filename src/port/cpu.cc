@@ -3,10 +3,16 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <fstream>
+
+#include "port/cgroup.h"
 
 namespace tessera {
 namespace {
+
+constexpr int kCpusMax = 1 << 20;  // Linux can be built for 8,192
 
 CpuFeatures Detect() {
   __builtin_cpu_init();
@@ -19,6 +25,22 @@ CpuFeatures Detect() {
   f.avx512_vnni = f.avx512 && __builtin_cpu_supports("avx512vnni");
   f.avx512_bf16 = f.avx512 && __builtin_cpu_supports("avx512bf16");
   return f;
+}
+
+// CPUs in the affinity mask; the kernel refuses (EINVAL) one smaller than its own.
+int AllowedCpuCount() {
+  for (int cpus = CPU_SETSIZE; cpus <= kCpusMax; cpus *= 2) {
+    cpu_set_t* set = CPU_ALLOC(static_cast<size_t>(cpus));
+    if (set == nullptr) return 1;
+    const size_t bytes = CPU_ALLOC_SIZE(static_cast<size_t>(cpus));
+    CPU_ZERO_S(bytes, set);
+    const bool known = sched_getaffinity(0, bytes, set) == 0;
+    const bool too_small = !known && errno == EINVAL;
+    const int count = known ? CPU_COUNT_S(bytes, set) : 1;
+    CPU_FREE(set);
+    if (!too_small) return std::max(count, 1);
+  }
+  return 1;
 }
 
 }  // namespace
@@ -39,11 +61,8 @@ std::string CpuModelName() {
 }
 
 int UsableCpuCount() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  int count = CPU_COUNT(&set);
-  return count > 0 ? count : 1;
+  const auto allowed = static_cast<uint64_t>(AllowedCpuCount());
+  return static_cast<int>(std::min(allowed, CgroupCpuCount().value_or(allowed)));
 }
 
 }  // namespace tessera

@@ -20,7 +20,8 @@ const CpuFeatures& DetectCpu();
 // "AMD EPYC 9V74 80-Core Processor", or "unknown".
 std::string CpuModelName();
 
-// Logical CPUs this process may run on, at least 1.
+// Logical CPUs this process may run on, at most its control groups' CPU quota (rounded up), at
+// least 1: threads beyond the quota make all of them wait, in the middle of a step.
 int UsableCpuCount();
 
 }  // namespace tessera
