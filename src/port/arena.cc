@@ -19,12 +19,16 @@ namespace {
 
 constexpr uint64_t kOsPageBytes = 4096;
 
-void Prefault(std::byte* data, uint64_t size_bytes) {
-  if (::madvise(data, size_bytes, MADV_POPULATE_WRITE) == 0) return;
-  // Kernels before 5.14: a volatile store to each page.
+// False with errno when the pages cannot be had.
+bool Prefault(std::byte* data, uint64_t size_bytes) {
+  if (::madvise(data, size_bytes, MADV_POPULATE_WRITE) == 0) return true;
+  // Only EINVAL means that the kernel is before 5.14. After any other error the stores below would
+  // meet the same one as a signal that ends the process.
+  if (errno != EINVAL) return false;
   for (uint64_t at = 0; at < size_bytes; at += kOsPageBytes) {
     *reinterpret_cast<volatile char*>(data + at) = 0;
   }
+  return true;
 }
 
 }  // namespace
@@ -45,7 +49,10 @@ Result<Arena> Arena::Map(uint64_t size_bytes) {
       reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<uintptr_t>(mapping), kAlignmentBytes));
   // Advice only: without huge pages the arena works, cold rows are up to 27 % slower.
   ::madvise(arena.data_, arena.size_bytes_, MADV_HUGEPAGE);
-  Prefault(arena.data_, arena.size_bytes_);
+  if (!Prefault(arena.data_, arena.size_bytes_)) {
+    return NoMemory(fmt::format("cannot make {} ({} bytes) resident: {}", FormatBytes(size_bytes),
+                                size_bytes, std::strerror(errno)));
+  }
   return arena;
 }
 
