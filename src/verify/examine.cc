@@ -85,16 +85,69 @@ Status RunCells(const Context& context, const ExaminationPlan& plan,
   return Status::Ok();
 }
 
-// Controls run where nothing but the fault differs from a correct run: alone, one thread, in place,
-// with cuts, for three of them act there.
-Status RunControls(const Context& context, Examination* examination) {
-  CellSettings cell = context.matrix->At(context.matrix->reference());
+// Where controls run, and what the cell gives there when nothing is broken.
+struct ControlBench {
+  Context context;
+  CellSettings cell;
+  std::optional<Difference> baseline;
+};
+
+Status RunBaseline(ControlBench* bench) {
+  TESSERA_ASSIGN_OR_RETURN(const Comparison comparison,
+                           RunCell(bench->context, bench->cell, Fault::kNone));
+  bench->baseline = comparison.first();
+  return Status::Ok();
+}
+
+Status RunControl(const ControlBench& bench, ControlResult* control) {
+  TESSERA_ASSIGN_OR_RETURN(const Comparison comparison,
+                           RunCell(bench.context, bench.cell, control->fault));
+  control->baseline = bench.baseline;
+  control->difference = comparison.first();
+  return Status::Ok();
+}
+
+// Alone, in place and with cuts, for three of the faults act there.
+CellSettings ControlCell(const Matrix& matrix) {
+  CellSettings cell = matrix.At(matrix.reference());
   cell.cut = kGroupTokens;
   cell.kernels = &ControlKernels();
+  return cell;
+}
+
+// Three attention splits.
+constexpr WorkloadSize kLongControlSize{.prompt_tokens = 520, .decode_tokens = 8};
+// A step that begins in one split and ends in the next; few steps, so that a large model's weights
+// are read a few times only.
+constexpr uint32_t kLongControlCut = 272;
+
+Status RunLongControl(const Context& context, uint64_t seed, ControlResult* control) {
+  const Model& model = context.lab->model();
+  Lab lab(model, MakeWorkload(model.shape(), kLongControlSize, seed));
+  ReferenceRecorder reference;
+  ControlBench bench{{&lab, context.matrix, &reference}, ControlCell(*context.matrix), {}};
+  bench.cell.cut = kCutNowhere;
+  TESSERA_RETURN_IF_ERROR(lab.RunReference(bench.cell, &reference));
+  bench.cell.cut = kLongControlCut;
+  TESSERA_RETURN_IF_ERROR(RunBaseline(&bench));
+  return RunControl(bench, control);
+}
+
+Status RunControls(const Context& context, uint64_t seed, Examination* examination) {
+  const Lab& lab = *context.lab;
+  ControlBench bench{context, ControlCell(*context.matrix), {}};
+  TESSERA_RETURN_IF_ERROR(RunBaseline(&bench));
+  const bool is_long = lab.workload().scripts[0].size() >= kReversedCombineTokens;
   for (Fault fault : AllFaults()) {
-    if (!FaultApplies(fault, context.lab->model())) continue;
-    TESSERA_ASSIGN_OR_RETURN(const Comparison comparison, RunCell(context, cell, fault));
-    examination->controls.push_back({fault, comparison.first()});
+    ControlResult control;
+    control.fault = fault;
+    control.not_applicable = WhyFaultCannotShow(fault, lab.model());
+    if (control.applies()) {
+      const bool elsewhere = fault == Fault::kReversedCombine && !is_long;
+      TESSERA_RETURN_IF_ERROR(elsewhere ? RunLongControl(context, seed, &control)
+                                        : RunControl(bench, &control));
+    }
+    examination->controls.push_back(std::move(control));
   }
   return Status::Ok();
 }
@@ -103,8 +156,9 @@ Status RunControls(const Context& context, Examination* examination) {
 
 bool Examination::passed() const {
   return reference_finite && !mismatch.has_value() &&
-         std::all_of(controls.begin(), controls.end(),
-                     [](const ControlResult& control) { return control.detected(); });
+         std::all_of(controls.begin(), controls.end(), [](const ControlResult& control) {
+           return !control.applies() || control.detected();
+         });
 }
 
 Result<Examination> Examine(const Model& model, const Matrix& matrix, const ExaminationPlan& plan,
@@ -119,7 +173,7 @@ Result<Examination> Examine(const Model& model, const Matrix& matrix, const Exam
   examination.reference_finite = !reference.HasNonFiniteLogits();
   const Context context{&lab, &matrix, &reference};
   TESSERA_RETURN_IF_ERROR(RunCells(context, plan, progress, &examination));
-  TESSERA_RETURN_IF_ERROR(RunControls(context, &examination));
+  TESSERA_RETURN_IF_ERROR(RunControls(context, plan.seed, &examination));
   examination.seconds = SecondsSince(start);
   return examination;
 }

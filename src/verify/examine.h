@@ -2,7 +2,8 @@
 //
 // Examine holds one model against its own reference: it records the reference run, runs cells of
 // the matrix until one differs or all are equal, makes a differing cell as simple as it can, and
-// runs the negative controls.
+// runs the negative controls. A control whose fault needs a longer sequence than the cells have is
+// run on a workload of its own, with the fastest kernels and a reference made by them.
 //
 // Simplest cell: starting from the cell that differs, each dimension in turn goes back to the
 // reference's value if the cell still differs without it. What remains are the settings that it
@@ -43,11 +44,16 @@ struct Mismatch {
   Difference simplest_difference;
 };
 
+// The control's cell is run twice: as it is, which must equal the reference, and with the fault,
+// which must not. Without the first, a cell that differs anyway would pass for a detection.
 struct ControlResult {
   Fault fault = Fault::kNone;
+  std::string not_applicable;          // why the fault cannot show in this model; else empty
+  std::optional<Difference> baseline;  // without the fault
   std::optional<Difference> difference;
 
-  bool detected() const { return difference.has_value(); }
+  bool applies() const { return not_applicable.empty(); }
+  bool detected() const { return !baseline.has_value() && difference.has_value(); }
 };
 
 struct Examination {

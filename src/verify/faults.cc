@@ -13,6 +13,8 @@ constexpr Fault kAllFaults[] = {Fault::kHalfKProducts,    Fault::kReversedCombin
                                 Fault::kUnwrittenRowsNaN, Fault::kStateRoundedAtSave,
                                 Fault::kConvTailDropped,  Fault::kFreshStateNotZeroed};
 
+constexpr std::string_view kNoAttention = "no attention layers";
+
 struct PackedSteps {
   uint32_t k;            // inputs a packed step holds: where a panel may be cut
   uint32_t bytes;        // of one weight
@@ -118,22 +120,24 @@ std::string_view FaultName(Fault fault) {
   return "?";
 }
 
-bool FaultApplies(Fault fault, const Model& model) {
+std::string_view WhyFaultCannotShow(Fault fault, const Model& model) {
   const ModelShape& shape = model.shape();
   switch (fault) {
     case Fault::kReversedCombine:
-      return shape.has_attention() && model.layer(0).attn_output.input_form() != InputForm::kBF16;
+      if (!shape.has_attention()) return kNoAttention;
+      if (model.layer(0).attn_output.input_form() == InputForm::kBF16) return "bf16 attn_output";
+      return shape.context_length < kReversedCombineTokens ? "context too short" : "";
     case Fault::kUnwrittenRowsNaN:
-      return shape.has_attention();
+      return shape.has_attention() ? "" : kNoAttention;
     case Fault::kStateRoundedAtSave:
     case Fault::kConvTailDropped:
     case Fault::kFreshStateNotZeroed:
-      return shape.has_ssm();
+      return shape.has_ssm() ? "" : "no recurrent layers";
     case Fault::kNone:
     case Fault::kHalfKProducts:
-      return true;
+      return "";
   }
-  return true;
+  return "";
 }
 
 const KernelTable& ControlKernels() {

@@ -37,10 +37,14 @@ enum class Fault : uint8_t {
 
 std::span<const Fault> AllFaults();
 std::string_view FaultName(Fault fault);
-// False when the model has nothing the fault could touch (no attention, no recurrent layers), and
-// for the reversed combine when attn_output is bf16: two orders differ in the last bit of an fp32
-// sum, and its input's rounding to bf16 hides all but one in 65,536 of those.
-bool FaultApplies(Fault fault, const Model& model);
+// A reversed combine shows in sequences of at least this many tokens: sixteen rows see two splits.
+inline constexpr uint32_t kReversedCombineTokens = kSplitTokens + 16;
+
+// Why the fault cannot show in any run of the model; empty when it can. That is when the model has
+// nothing the fault could touch, or for the reversed combine, when its context is one split, or
+// when attn_output is bf16: two orders differ in the last bit of an fp32 sum, and its input's
+// rounding to bf16 hides all but one in 65,536 of those.
+std::string_view WhyFaultCannotShow(Fault fault, const Model& model);
 
 // The table the controls run on: the fastest this CPU has.
 const KernelTable& ControlKernels();

@@ -387,14 +387,14 @@ Lab::Lab(const Model& model, Workload workload) : model_(model), workload_(std::
 
 Lab::~Lab() = default;
 
-ThreadPool& Lab::Threads(int count) {
+Result<ThreadPool*> Lab::Threads(int count) {
   std::unique_ptr<ThreadPool>& pool = threads_[count];
   if (pool == nullptr) {
     // Workers inherit the caller's float environment and must not keep it.
     HostileFloatEnvironment hostile(true);
-    pool = std::make_unique<ThreadPool>(count);
+    TESSERA_ASSIGN_OR_RETURN(pool, ThreadPool::Create(count));
   }
-  return *pool;
+  return pool.get();
 }
 
 Status Lab::Run(const CellSettings& cell, Fault fault, EvidenceSink* sink) {
@@ -423,7 +423,8 @@ Status Lab::RunRoles(const CellSettings& cell, Fault fault, const std::vector<Ro
   }
   TESSERA_ASSIGN_OR_RETURN(auto store, MakeStore(model_, cell, roles, workload_));
   const KernelTable broken = fault == Fault::kNone ? *cell.kernels : BrokenKernels(fault);
-  Forward forward(model_, StateType::kF32, broken, Threads(cell.threads), limits);
+  TESSERA_ASSIGN_OR_RETURN(ThreadPool * threads, Threads(cell.threads));
+  Forward forward(model_, StateType::kF32, broken, *threads, limits);
   CellRun(model_, workload_, cell, fault, roles, store.get(), &forward, sink).Run();
   return Status::Ok();
 }

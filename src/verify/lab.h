@@ -46,7 +46,7 @@ class Lab {
   Status RunReference(const CellSettings& reference, ReferenceRecorder* recorder);
 
  private:
-  ThreadPool& Threads(int count);
+  Result<ThreadPool*> Threads(int count);
   Status RunRoles(const CellSettings& cell, Fault fault, const std::vector<Role>& roles,
                   EvidenceSink* sink);
 

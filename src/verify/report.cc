@@ -41,23 +41,44 @@ std::string MismatchText(const VerifyReport& report, size_t index) {
       report.simplest_cells[index], examination.mismatch->simplest_difference.ToString());
 }
 
-std::string ControlsText(const VerifyReport& report) {
-  std::string text;
-  for (Fault fault : AllFaults()) {
-    std::string missed;
-    uint32_t runs = 0;
-    for (const Examination& examination : report.examinations) {
-      for (const ControlResult& control : examination.controls) {
-        if (control.fault != fault) continue;
-        ++runs;
-        if (!control.detected()) missed += (missed.empty() ? "" : ", ") + examination.name;
+std::string Excuses(const std::string& list) {
+  return list.empty() ? "" : fmt::format("         not applicable: {}\n", list);
+}
+
+// Every control has its line, whether it ran or not.
+std::string ControlText(const VerifyReport& report, Fault fault) {
+  std::string missed, differs, excuses;
+  uint32_t runs = 0;
+  const auto add = [](std::string_view item, std::string* list) {
+    *list += fmt::format("{}{}", list->empty() ? "" : ", ", item);
+  };
+  for (const Examination& examination : report.examinations) {
+    for (const ControlResult& control : examination.controls) {
+      if (control.fault != fault) continue;
+      if (!control.applies()) {
+        add(fmt::format("{} ({})", examination.name, control.not_applicable), &excuses);
+        continue;
+      }
+      ++runs;
+      if (control.baseline.has_value()) {
+        add(examination.name, &differs);
+      } else if (!control.detected()) {
+        add(examination.name, &missed);
       }
     }
-    if (runs == 0) continue;
-    text += missed.empty()
-                ? fmt::format("control  {:<40} detected on {} models\n", FaultName(fault), runs)
-                : fmt::format("control  {:<40} NOT DETECTED on {}\n", FaultName(fault), missed);
   }
+  std::string text = fmt::format("control  {:<40} ", FaultName(fault));
+  if (runs == 0) return text + "NOT RUN\n" + Excuses(excuses);
+  if (!differs.empty()) text += fmt::format("DIFFERENT WITHOUT THE FAULT on {} ", differs);
+  if (!missed.empty()) text += fmt::format("NOT DETECTED on {} ", missed);
+  if (differs.empty() && missed.empty()) text += fmt::format("detected on {} models ", runs);
+  text.back() = '\n';
+  return text + Excuses(excuses);
+}
+
+std::string ControlsText(const VerifyReport& report) {
+  std::string text;
+  for (Fault fault : AllFaults()) text += ControlText(report, fault);
   return text;
 }
 
@@ -93,8 +114,14 @@ Json ExaminationJson(const VerifyReport& report, size_t index) {
   }
   json["controls"] = Json::array();
   for (const ControlResult& control : examination.controls) {
-    Json entry = {{"control", FaultName(control.fault)}, {"detected", control.detected()}};
-    if (control.detected()) entry["difference"] = control.difference->ToString();
+    Json entry = {{"control", FaultName(control.fault)}, {"applies", control.applies()}};
+    if (!control.applies()) {
+      entry["not_applicable"] = control.not_applicable;
+    } else {
+      entry["baseline_equal"] = !control.baseline.has_value();
+      entry["detected"] = control.detected();
+      if (control.difference.has_value()) entry["difference"] = control.difference->ToString();
+    }
     json["controls"].push_back(entry);
   }
   return json;

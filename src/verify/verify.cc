@@ -25,12 +25,15 @@ constexpr double kQuickToySeconds = 5;
 
 bool IsLarge(const Model& model) { return model.weight_bytes() > kLargeModelBytes; }
 
+}  // namespace
+
 // 300 tokens reach the second 256-token attention split, 800 the fourth.
-WorkloadSize SizeFor(const Model& model, bool quick) {
-  const bool large = IsLarge(model);
+WorkloadSize VerifySize(bool large, bool quick) {
   if (quick) return large ? WorkloadSize{40, 8, 2} : WorkloadSize{300, 20, 3};
   return large ? WorkloadSize{300, 16, 3} : WorkloadSize{800, 40, 6};
 }
+
+namespace {
 
 Result<std::unique_ptr<Model>> LoadModel(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
@@ -48,8 +51,9 @@ void Add(const Matrix& matrix, Examination examination, VerifyReport* report) {
 Status ExamineGiven(const std::string& path, const Matrix& matrix, const VerifyOptions& options,
                     VerifyReport* report) {
   TESSERA_ASSIGN_OR_RETURN(const auto model, LoadModel(path));
-  ExaminationPlan plan{
-      .name = model->shape().name, .size = SizeFor(*model, options.quick), .seed = options.seed};
+  ExaminationPlan plan{.name = model->shape().name,
+                       .size = VerifySize(IsLarge(*model), options.quick),
+                       .seed = options.seed};
   plan.seconds_max = options.quick ? kQuickModelSeconds : 0;
   plan.arrays = options.quick || IsLarge(*model) ? 1 : 3;
   TESSERA_ASSIGN_OR_RETURN(Examination examination,
@@ -107,9 +111,11 @@ uint32_t VerifyReport::cells() const {
 }
 
 uint32_t VerifyReport::controls() const {
-  size_t controls = 0;
-  for (const Examination& examination : examinations) controls += examination.controls.size();
-  return static_cast<uint32_t>(controls);
+  uint32_t controls = 0;
+  for (const Examination& examination : examinations) {
+    for (const ControlResult& control : examination.controls) controls += control.applies() ? 1 : 0;
+  }
+  return controls;
 }
 
 std::vector<const KernelTable*> AvailableKernels() {

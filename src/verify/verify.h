@@ -53,6 +53,9 @@ std::vector<const KernelTable*> AvailableKernels();
 // {1} and what else is listed, ascending.
 std::vector<int> ThreadValues(const std::vector<int>& listed);
 
+// What the given model is examined with; large is one whose weights make a token dear.
+WorkloadSize VerifySize(bool large, bool quick);
+
 Result<VerifyReport> Verify(const std::string& path, const VerifyOptions& options);
 
 }  // namespace tessera

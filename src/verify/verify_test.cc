@@ -57,22 +57,63 @@ TEST(Verify, EveryControlIsDetected) {
   EXPECT_TRUE(examination.passed());
 }
 
-TEST(Verify, AControlThatPassesUnnoticedFailsTheExamination) {
-  const auto model = Toy(kF16Toy);
-  // One split only: reversing the order of one partial changes nothing.
-  const Examination examination = ExamineToy(*model, {&ScalarKernels()}, kSmall, {1});
-  EXPECT_FALSE(examination.mismatch.has_value());
-  EXPECT_FALSE(examination.passed());
+const ControlResult& ControlOf(const Examination& examination, Fault fault) {
   for (const ControlResult& control : examination.controls) {
-    EXPECT_EQ(control.detected(), control.fault != Fault::kReversedCombine)
-        << FaultName(control.fault);
+    if (control.fault == fault) return control;
   }
+  ADD_FAILURE() << FaultName(fault) << " has no result";
+  return examination.controls.front();
+}
+
+// Its subject is shorter than a split, in which there is no order to reverse.
+TEST(Verify, TheReversedCombineIsDetectedWithTheWorkloadOfALargeModel) {
+  const WorkloadSize size = VerifySize(/*large=*/true, /*quick=*/true);
+  ASSERT_LT(size.prompt_tokens + size.decode_tokens, kSplitTokens);
+  const Examination examination = ExamineToy(*Toy(kF16Toy), {&ScalarKernels()}, size, {1});
+  EXPECT_TRUE(ControlOf(examination, Fault::kReversedCombine).detected());
+  EXPECT_TRUE(examination.passed());
+}
+
+TEST(Verify, AControlThatTheContextIsTooShortForDoesNotFail) {
+  ToyModel toy = ToyModels()[kF16Toy];
+  toy.options.shape.context_length = 200;
+  auto model = MakeToyModel(toy, 1);
+  ASSERT_TRUE(model.has_value());
+  const Examination examination =
+      ExamineToy(**model, {&ScalarKernels()}, {.prompt_tokens = 800, .decode_tokens = 10}, {1});
+  const ControlResult& control = ControlOf(examination, Fault::kReversedCombine);
+  EXPECT_EQ(control.not_applicable, "context too short");
+  EXPECT_TRUE(examination.passed());
+  VerifyReport report;
+  report.examinations = {examination};
+  EXPECT_NE(VerifyText(report).find("toy (context too short)"), std::string::npos);
+}
+
+TEST(Verify, AControlThatPassesUnnoticedFailsTheExamination) {
+  Examination examination = ExamineToy(*Toy(kF16Toy), {&ScalarKernels()}, kSmall, {1});
+  ASSERT_TRUE(examination.passed());
+  examination.controls[0].difference.reset();
+  EXPECT_FALSE(examination.passed());
 }
 
 // A table that computes something else altogether: only the kernels are to blame.
 void NudgedNorm(const float* x, const float* weight, uint32_t n, float eps, float* y) {
   ScalarKernels().rms_norm(x, weight, n, eps, y);
   y[n - 1] = std::nextafter(y[n - 1], 1e9f);
+}
+
+// With such a table as the reference, the cell of the controls differs with and without a fault.
+TEST(Verify, AControlWhoseCellDiffersAnywayDetectsNothing) {
+  KernelTable nudged = ScalarKernels();
+  nudged.rms_norm = NudgedNorm;
+  const Examination examination = ExamineToy(*Toy(0), {&nudged}, kSmall, {1});
+  EXPECT_FALSE(examination.mismatch.has_value());
+  for (const ControlResult& control : examination.controls) {
+    if (!control.applies()) continue;
+    EXPECT_TRUE(control.baseline.has_value() && control.difference.has_value());
+    EXPECT_FALSE(control.detected()) << FaultName(control.fault);
+  }
+  EXPECT_FALSE(examination.passed());
 }
 
 TEST(Verify, AWrongKernelIsTheSimplestCell) {
