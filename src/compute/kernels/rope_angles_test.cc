@@ -4,6 +4,7 @@
 #include "compute/kernels/rope_angles.h"
 
 #include <gtest/gtest.h>
+#include <xmmintrin.h>
 
 #include <cmath>
 #include <vector>
@@ -31,6 +32,20 @@ TEST(RopeAngles, InverseFrequenciesAreTheNearestDoubleOrItsNeighbour) {
             << base << " " << n_rot << " " << j;
       }
     }
+  }
+}
+
+// They are computed when a model is set up, in whatever environment the host has.
+TEST(RopeAngles, InverseFrequenciesIgnoreTheCallersRoundingMode) {
+  double want[32];
+  RopeInverseFrequencies(1e11, 64, nullptr, want);
+  const uint32_t saved = _mm_getcsr();
+  for (const uint32_t rounding : {0x2000u, 0x4000u, 0x6000u}) {  // down, up, toward zero
+    double got[32];
+    _mm_setcsr((saved & ~0x6000u) | rounding);
+    RopeInverseFrequencies(1e11, 64, nullptr, got);
+    _mm_setcsr(saved);
+    for (int j = 0; j < 32; ++j) EXPECT_EQ(got[j], want[j]) << rounding << " " << j;
   }
 }
 

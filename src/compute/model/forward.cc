@@ -287,7 +287,6 @@ Result<Forward> Forward::Create(const Model& model, StateType state_type,
                                 const KernelTable& kernels, ThreadPool& threads,
                                 const ForwardLimits& limits) {
   TESSERA_CHECK(state_type == StateType::kF32);
-  const ScopedFloatEnvironment environment;  // rotary frequencies are part of the contract
   TESSERA_ASSIGN_OR_RETURN(Activations activations,
                            Activations::Make(model.shape(), limits, threads.thread_count()));
   Forward forward;

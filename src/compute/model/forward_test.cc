@@ -5,7 +5,6 @@
 #include "compute/model/forward.h"
 
 #include <gtest/gtest.h>
-#include <xmmintrin.h>
 
 #include <algorithm>
 #include <cmath>
@@ -339,21 +338,6 @@ TEST(Forward, NanWeightsGiveNanLogitsForEveryInputForm) {
       const Outcome outcome = RunAlone(*model.model, Prompt(20, 1), options);
       EXPECT_TRUE(std::isnan(outcome.logits.back())) << TensorTypeName(type);
     }
-  }
-}
-
-// An embedding program may round any way it likes: what is computed once, when the pass is made,
-// must not depend on it either.
-TEST(Forward, ConstructionIgnoresTheCallersRoundingMode) {
-  ThreadPool threads(1);
-  const ToyModel model = ToyModel::Make(ToyOptions(Architecture::kFalconH1), threads);
-  const Outcome reference = RunAlone(*model.model, Prompt(40, 1), {});
-  const uint32_t saved = _mm_getcsr();
-  for (const uint32_t rounding : {0x2000u, 0x4000u, 0x6000u}) {  // down, up, toward zero
-    _mm_setcsr((saved & ~0xE040u) | rounding);
-    const Outcome outcome = RunAlone(*model.model, Prompt(40, 1), {});
-    _mm_setcsr(saved);
-    ExpectSameBits(outcome, reference, "rounding");
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <xmmintrin.h>
 
 #include <cmath>
 #include <functional>
@@ -101,6 +102,23 @@ TEST(ModelShape, DefaultsAreThoseOfTheReference) {
   auto scaled = ReadEdited(Architecture::kLlama, Set("llama.attention.scale", 0.5f));
   ASSERT_TRUE(scaled) << scaled.error().message();
   EXPECT_EQ(scaled->attention_scale, 0.5f);
+}
+
+TEST(ModelShape, AttentionScaleIgnoresTheCallersRoundingMode) {
+  auto random = RandomModel::Make(ToyOptions(Architecture::kLlama)).value();
+  // 1/sqrt(24): each directed rounding gives another result than nearest.
+  SetKey(&random, "llama.attention.key_length", 24u);
+  SetKey(&random, "llama.attention.value_length", 24u);
+  SetKey(&random, "llama.rope.dimension_count", 24u);
+  const GgufFile file = WriteAndOpen(random);
+  const float want = ReadModelShape(file).value().attention_scale;
+  const uint32_t saved = _mm_getcsr();
+  for (const uint32_t rounding : {0x2000u, 0x4000u, 0x6000u}) {  // down, up, toward zero
+    _mm_setcsr((saved & ~0x6000u) | rounding);
+    const auto shape = ReadModelShape(file);
+    _mm_setcsr(saved);
+    EXPECT_EQ(shape.value().attention_scale, want) << rounding;
+  }
 }
 
 TEST(ModelShape, UnknownArchitectureIsNamedWithTheKnownOnes) {
