@@ -60,11 +60,10 @@ void HttpConnection::BeginBody() {
 }
 
 bool HttpConnection::PeerGone() const {
-  if (buffer_begin_ != buffer_end_) return false;
-  char byte = 0;
-  const ssize_t got = ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  if (got > 0) return false;
-  return got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+  // What the client sent before it left may still be unread here or in the kernel (a line end after
+  // the body, a pipelined request), and hides the end from recv: POLLRDHUP tells it all the same.
+  pollfd fd = {socket_, POLLRDHUP, 0};
+  return ::poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
 }
 
 bool HttpConnection::is_readable() const {

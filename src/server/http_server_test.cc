@@ -154,6 +154,22 @@ TEST_F(HttpServerTest, AClientThatLeavesWithoutStreamingFreesEverything) {
   EXPECT_TRUE(Eventually([&] { return engine_->Stats().requests_cancelled == cancelled + 2; }));
 }
 
+TEST_F(HttpServerTest, AClientThatLeavesBytesBehindFreesEverything) {
+  const RunningServer server(engine_.get());
+  const uint64_t cancelled = engine_->Stats().requests_cancelled;
+  for (bool stream : {false, true}) {
+    SCOPED_TRACE(stream);
+    Json body = Long();
+    body["stream"] = stream;
+    RawConnection raw(server.http->port());
+    raw.Send(PostText(body.dump()) + "\n");  // some clients end a body with a line
+    EXPECT_TRUE(Eventually([] { return engine_->Stats().running == 1; }));
+  }
+  // 8,000 tokens take longer than this.
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(engine_->Stats().requests_cancelled, cancelled + 2);
+}
+
 TEST_F(HttpServerTest, AClientThatLeavesWhileWaitingOrPrefillingFreesEverything) {
   const RunningServer server(engine_.get());
   // More than max_running, with prompts that take many steps to read.
