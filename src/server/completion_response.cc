@@ -95,7 +95,7 @@ double Ratio(double numerator, double denominator) {
 Json TimingsJson(const CompletionTotals& totals) {
   const uint64_t prompt_n = totals.prompt_tokens - totals.cached_tokens;
   const auto prompt = static_cast<double>(prompt_n);
-  const auto predicted = static_cast<double>(totals.completion_tokens);
+  const auto predicted = static_cast<double>(totals.predicted_intervals);
   return {{"cache_n", totals.cached_tokens},
           {"prompt_n", prompt_n},
           {"prompt_ms", Milliseconds(totals.prompt_ms)},

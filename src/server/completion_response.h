@@ -74,6 +74,8 @@ struct CompletionTotals {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   uint64_t completion_tokens = 0;
+  // predicted_ms runs from the first token of a choice to its last: one interval less than tokens.
+  uint64_t predicted_intervals = 0;
   double prompt_ms = 0;
   double predicted_ms = 0;
 };

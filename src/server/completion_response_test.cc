@@ -20,6 +20,7 @@ CompletionTotals SomeTotals() {
   totals.prompt_tokens = 10;
   totals.cached_tokens = 4;
   totals.completion_tokens = 5;
+  totals.predicted_intervals = 4;
   totals.prompt_ms = 12;
   totals.predicted_ms = 50;
   return totals;
@@ -56,8 +57,8 @@ TEST(CompletionResponse, BodyHasTheFieldsOfTheSchemaAndOurs) {
   EXPECT_EQ(json["timings"]["prompt_per_token_ms"], 2.0);
   EXPECT_EQ(json["timings"]["prompt_per_second"], 500.0);
   EXPECT_EQ(json["timings"]["predicted_n"], 5);
-  EXPECT_EQ(json["timings"]["predicted_per_token_ms"], 10.0);
-  EXPECT_EQ(json["timings"]["predicted_per_second"], 100.0);
+  EXPECT_EQ(json["timings"]["predicted_per_token_ms"], 12.5);
+  EXPECT_EQ(json["timings"]["predicted_per_second"], 80.0);
 }
 
 TEST(CompletionResponse, RatesWithoutTimeAreZero) {

@@ -100,6 +100,7 @@ ChoicePart Completions::Answer::Part(ChoiceEvent&& event) {
     totals_.prompt_tokens += event.prompt_tokens;
     totals_.cached_tokens += event.cached_tokens;
     totals_.completion_tokens += event.completion_tokens;
+    totals_.predicted_intervals += event.completion_tokens > 0 ? event.completion_tokens - 1 : 0;
     totals_.prompt_ms = std::max(totals_.prompt_ms, event.timings.prompt_ms);
     totals_.predicted_ms = std::max(totals_.predicted_ms, event.timings.predicted_ms);
   }

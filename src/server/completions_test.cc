@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 #include <thread>
 
@@ -144,6 +145,20 @@ TEST_F(CompletionsTest, SeveralPromptsAreSeveralChoices) {
   });
   EXPECT_EQ(finished.size(), 3u);
   EXPECT_EQ(stream.text, both.json["choices"][0]["text"]);
+}
+
+TEST_F(CompletionsTest, RatesCountTheIntervalsBetweenTheTokensOfEachChoice) {
+  const RunningServer server(engine_.get());
+  const auto intervals = [&](const Json& prompt, int max_tokens) {
+    Json body = Greedy("", max_tokens);
+    body["prompt"] = prompt;
+    const Json timings = server.Complete(body).json["timings"];
+    return std::lround(timings["predicted_per_second"].get<double>() *
+                       timings["predicted_ms"].get<double>() / 1000);
+  };
+  EXPECT_EQ(intervals(kPrompt, 8), 7);
+  EXPECT_EQ(intervals(kPrompt, 1), 0);
+  EXPECT_EQ(intervals({kPrompt, kPrompt, kPrompt}, 8), 21);
 }
 
 TEST_F(CompletionsTest, StopStringsAreCutOutInBodyAndStream) {
