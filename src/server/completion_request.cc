@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -13,10 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 using FieldError = std::optional<ApiError>;
-
-struct Limits {
-  uint32_t vocab_size = 0;
-};
 
 ApiError WrongType(std::string_view field, std::string_view expected, const Json& actual) {
   return InvalidField(
@@ -30,6 +27,11 @@ ApiError WrongValue(std::string_view field, std::string_view expected, const Jso
       fmt::format("{}: expected {}, got {}", field, expected, DescribeJson(actual)));
 }
 
+// A name comes from outside and may be long: a message shows a short one, else its length.
+std::string ShownName(const std::string& name) {
+  return name.size() <= 64 ? name : DescribeJson(Json(name));
+}
+
 FieldError ReadBool(std::string_view field, const Json& value, bool* out) {
   if (!value.is_boolean()) return WrongType(field, "true or false", value);
   *out = value.get<bool>();
@@ -38,24 +40,24 @@ FieldError ReadBool(std::string_view field, const Json& value, bool* out) {
 
 FieldError ReadNumber(std::string_view field, const Json& value, double low, double high,
                       float* out) {
-  const std::string expected = fmt::format("a number from {} to {}", low, high);
-  if (!value.is_number()) return WrongType(field, expected, value);
+  const auto expected = [&] { return fmt::format("a number from {} to {}", low, high); };
+  if (!value.is_number()) return WrongType(field, expected(), value);
   const double number = value.get<double>();
-  if (!(number >= low && number <= high)) return WrongValue(field, expected, value);
+  if (!(number >= low && number <= high)) return WrongValue(field, expected(), value);
   *out = static_cast<float>(number);
   return std::nullopt;
 }
 
 FieldError ReadInteger(std::string_view field, const Json& value, int64_t low, int64_t high,
                        int64_t* out) {
-  const std::string expected = fmt::format("an integer from {} to {}", low, high);
-  if (!value.is_number_integer()) return WrongType(field, expected, value);
+  const auto expected = [&] { return fmt::format("an integer from {} to {}", low, high); };
+  if (!value.is_number_integer()) return WrongType(field, expected(), value);
   // An unsigned value beyond int64 must not wrap into the range.
   const bool too_large =
       value.is_number_unsigned() &&
       value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   if (too_large || value.get<int64_t>() < low || value.get<int64_t>() > high) {
-    return WrongValue(field, expected, value);
+    return WrongValue(field, expected(), value);
   }
   *out = value.get<int64_t>();
   return std::nullopt;
@@ -65,13 +67,17 @@ FieldError ReadInteger(std::string_view field, const Json& value, int64_t low, i
 
 constexpr std::string_view kPromptTypes = "a string, an array of token ids, or an array of either";
 
-FieldError ReadIds(std::string_view field, const Json& array, const Limits& limits,
+FieldError ReadIds(std::string_view field, const Json& array, const ModelLimits& limits,
                    std::vector<TokenId>* out) {
+  if (array.size() > limits.context_length) {
+    return PromptTooLong(limits, fmt::format("{} has {}", field, array.size()));
+  }
+  const int64_t last = int64_t{limits.vocab_size} - 1;
   out->reserve(array.size());
   for (size_t i = 0; i < array.size(); ++i) {
     int64_t id = 0;
-    const std::string name = fmt::format("{}[{}]", field, i);
-    if (FieldError error = ReadInteger(name, array[i], 0, int64_t{limits.vocab_size} - 1, &id)) {
+    if (ReadInteger(field, array[i], 0, last, &id)) {
+      FieldError error = ReadInteger(fmt::format("{}[{}]", field, i), array[i], 0, last, &id);
       error->param = "prompt";
       return error;
     }
@@ -80,10 +86,15 @@ FieldError ReadIds(std::string_view field, const Json& array, const Limits& limi
   return std::nullopt;
 }
 
-FieldError ReadOnePrompt(const std::string& field, const Json& value, const Limits& limits,
+FieldError ReadOnePrompt(const std::string& field, const Json& value, const ModelLimits& limits,
                          std::vector<PromptInput>* out) {
   if (value.is_string()) {
-    out->emplace_back(value.get<std::string>());
+    const std::string& text = value.get_ref<const std::string&>();
+    const size_t tokens_min = text.size() / limits.token_bytes_max;
+    if (tokens_min > limits.context_length) {
+      return PromptTooLong(limits, fmt::format("{} has at least {}", field, tokens_min));
+    }
+    out->emplace_back(text);
     return std::nullopt;
   }
   if (!value.is_array() || value.empty()) {
@@ -97,7 +108,7 @@ FieldError ReadOnePrompt(const std::string& field, const Json& value, const Limi
   return std::nullopt;
 }
 
-FieldError ReadPrompt(const Json& value, const Limits& limits, CompletionRequest& request) {
+FieldError ReadPrompt(const Json& value, const ModelLimits& limits, CompletionRequest& request) {
   if (value.is_string()) return ReadOnePrompt("prompt", value, limits, &request.prompts);
   if (!value.is_array()) return WrongType("prompt", kPromptTypes, value);
   if (value.empty()) return WrongValue("prompt", "at least one prompt or token id", value);
@@ -116,13 +127,13 @@ FieldError ReadPrompt(const Json& value, const Limits& limits, CompletionRequest
 
 // ---- the other fields
 
-FieldError ReadModel(const Json& value, const Limits&, CompletionRequest& request) {
+FieldError ReadModel(const Json& value, const ModelLimits&, CompletionRequest& request) {
   if (!value.is_string()) return WrongType("model", "a string", value);
   request.model = value.get<std::string>();
   return std::nullopt;
 }
 
-FieldError ReadMaxTokens(const Json& value, const Limits&, CompletionRequest& request) {
+FieldError ReadMaxTokens(const Json& value, const ModelLimits&, CompletionRequest& request) {
   int64_t number = 0;
   FieldError error =
       ReadInteger("max_tokens", value, 0, std::numeric_limits<int32_t>::max(), &number);
@@ -130,26 +141,30 @@ FieldError ReadMaxTokens(const Json& value, const Limits&, CompletionRequest& re
   return error;
 }
 
-FieldError ReadTemperature(const Json& value, const Limits&, CompletionRequest& request) {
+FieldError ReadTemperature(const Json& value, const ModelLimits&, CompletionRequest& request) {
   return ReadNumber("temperature", value, 0, 2, &request.sampling.temperature);
 }
 
-FieldError ReadTopP(const Json& value, const Limits&, CompletionRequest& request) {
-  return ReadNumber("top_p", value, 0, 1, &request.sampling.top_p);
+FieldError ReadTopP(const Json& value, const ModelLimits&, CompletionRequest& request) {
+  FieldError error = ReadNumber("top_p", value, 0, 1, &request.sampling.top_p);
+  if (error) return error;
+  // As a float: 1e-50 is none of the probability, too.
+  if (request.sampling.top_p > 0) return std::nullopt;
+  return WrongValue("top_p", "a number above 0, at most 1", value);
 }
 
-FieldError ReadMinP(const Json& value, const Limits&, CompletionRequest& request) {
+FieldError ReadMinP(const Json& value, const ModelLimits&, CompletionRequest& request) {
   return ReadNumber("min_p", value, 0, 1, &request.sampling.min_p);
 }
 
-FieldError ReadTopK(const Json& value, const Limits&, CompletionRequest& request) {
+FieldError ReadTopK(const Json& value, const ModelLimits&, CompletionRequest& request) {
   int64_t number = 0;
   FieldError error = ReadInteger("top_k", value, -1, std::numeric_limits<int32_t>::max(), &number);
   request.sampling.top_k = number > 0 ? static_cast<uint32_t>(number) : 0;
   return error;
 }
 
-FieldError ReadSeed(const Json& value, const Limits&, CompletionRequest& request) {
+FieldError ReadSeed(const Json& value, const ModelLimits&, CompletionRequest& request) {
   if (!value.is_number_integer()) return WrongType("seed", "an integer of 64 bits", value);
   if (value.is_number_unsigned()) {
     request.seed = RequestSeed{value.get<uint64_t>(), false};
@@ -160,7 +175,7 @@ FieldError ReadSeed(const Json& value, const Limits&, CompletionRequest& request
   return std::nullopt;
 }
 
-FieldError ReadLogprobs(const Json& value, const Limits&, CompletionRequest& request) {
+FieldError ReadLogprobs(const Json& value, const ModelLimits&, CompletionRequest& request) {
   int64_t number = 0;
   FieldError error = ReadInteger("logprobs", value, 0, kLogprobsMax, &number);
   request.logprobs = static_cast<int>(number);
@@ -176,7 +191,7 @@ FieldError ReadOneStop(const Json& value, CompletionRequest& request) {
   return std::nullopt;
 }
 
-FieldError ReadStop(const Json& value, const Limits&, CompletionRequest& request) {
+FieldError ReadStop(const Json& value, const ModelLimits&, CompletionRequest& request) {
   if (value.is_string()) return ReadOneStop(value, request);
   const std::string expected = fmt::format("a string or an array of up to {} strings", kStopsMax);
   if (!value.is_array()) return WrongType("stop", expected, value);
@@ -187,18 +202,18 @@ FieldError ReadStop(const Json& value, const Limits&, CompletionRequest& request
   return std::nullopt;
 }
 
-FieldError ReadStream(const Json& value, const Limits&, CompletionRequest& request) {
+FieldError ReadStream(const Json& value, const ModelLimits&, CompletionRequest& request) {
   return ReadBool("stream", value, &request.stream);
 }
 
-FieldError ReadStreamOptions(const Json& value, const Limits&, CompletionRequest& request) {
+FieldError ReadStreamOptions(const Json& value, const ModelLimits&, CompletionRequest& request) {
   if (!value.is_object()) return WrongType("stream_options", "an object", value);
   for (const auto& [name, option] : value.items()) {
     if (name != "include_usage") {
+      const std::string shown = "stream_options." + ShownName(name);
       return InvalidField(
-          "stream_options." + name, "unknown_parameter",
-          fmt::format("stream_options.{}: not a field of this server, which reads include_usage",
-                      name));
+          shown, "unknown_parameter",
+          fmt::format("{}: not a field of this server, which reads include_usage", shown));
     }
     if (option.is_null()) continue;
     if (FieldError error =
@@ -211,7 +226,7 @@ FieldError ReadStreamOptions(const Json& value, const Limits&, CompletionRequest
 
 struct Field {
   std::string_view name;
-  FieldError (*read)(const Json&, const Limits&, CompletionRequest&);
+  FieldError (*read)(const Json&, const ModelLimits&, CompletionRequest&);
 };
 
 constexpr Field kFields[] = {
@@ -242,10 +257,29 @@ ApiError UnknownField(const std::string& name) {
     if (!known.empty()) known += ", ";
     known += field.name;
   }
-  // The name comes from outside and may be long: the message shows its start.
-  const std::string shown = name.size() <= 64 ? name : DescribeJson(Json(name));
+  const std::string shown = ShownName(name);
   return InvalidField(shown, "unknown_parameter",
                       fmt::format("{}: not a field of this server, which reads {}", shown, known));
+}
+
+// What a body may have beside the ids of its prompts: fields, stop strings, a few unknown ones that
+// deserve their own message.
+constexpr size_t kOtherValuesMax = 1024;
+
+// Commas outside of strings, which is one less than values at each level.
+size_t CountValues(std::string_view text) {
+  size_t commas = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (in_string && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      in_string = !in_string;
+    } else if (text[i] == ',' && !in_string) {
+      ++commas;
+    }
+  }
+  return commas;
 }
 
 FieldError CheckTogether(const Json& root, const CompletionRequest& request) {
@@ -263,7 +297,14 @@ FieldError CheckTogether(const Json& root, const CompletionRequest& request) {
 
 }  // namespace
 
-ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, uint32_t vocab_size) {
+ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body,
+                                                    const ModelLimits& limits) {
+  // A parsed value takes 16 bytes, its text may be 2.
+  const size_t values_max = kPromptsMax * (size_t{limits.context_length} + 1) + kOtherValuesMax;
+  if (std::count(body.begin(), body.end(), ',') > static_cast<int64_t>(values_max) &&
+      CountValues(body) > values_max) {
+    return PromptTooLong(limits, fmt::format("the body has more than {} values", values_max));
+  }
   ApiResult<Json> parsed = ParseJsonBody(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   const Json& root = std::get<Json>(parsed);
@@ -271,7 +312,6 @@ ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, uint3
     return InvalidField("", "invalid_type",
                         fmt::format("the body: expected an object, got {}", DescribeJson(root)));
   }
-  const Limits limits{vocab_size};
   CompletionRequest request;
   request.sampling.temperature = 1;  // OpenAI's default; the engine's own is greedy
   for (const auto& [name, value] : root.items()) {

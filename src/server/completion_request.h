@@ -22,6 +22,7 @@
 
 #include "base/strong_id.h"
 #include "engine/engine.h"
+#include "server/model_limits.h"
 #include "server/openai_error.h"
 
 namespace tessera {
@@ -52,7 +53,9 @@ struct CompletionRequest {
   bool include_usage = false;
 };
 
-// `vocab_size` bounds the ids of a prompt.
-ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body, uint32_t vocab_size);
+// A prompt that cannot fit the context is refused before it is copied, numbers that are more than
+// all prompts of a request can have before they are parsed.
+ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body,
+                                                    const ModelLimits& limits);
 
 }  // namespace tessera

@@ -11,10 +11,10 @@
 namespace tessera {
 namespace {
 
-constexpr uint32_t kVocab = 514;
+constexpr ModelLimits kLimits = {.vocab_size = 514, .context_length = 100, .token_bytes_max = 4};
 
 CompletionRequest Parse(const std::string& body) {
-  ApiResult<CompletionRequest> result = ParseCompletionRequest(body, kVocab);
+  ApiResult<CompletionRequest> result = ParseCompletionRequest(body, kLimits);
   if (const ApiError* error = std::get_if<ApiError>(&result)) {
     ADD_FAILURE() << body << ": " << error->message;
     return {};
@@ -23,7 +23,7 @@ CompletionRequest Parse(const std::string& body) {
 }
 
 ApiError Refusal(const std::string& body) {
-  ApiResult<CompletionRequest> result = ParseCompletionRequest(body, kVocab);
+  ApiResult<CompletionRequest> result = ParseCompletionRequest(body, kLimits);
   if (const ApiError* error = std::get_if<ApiError>(&result)) return *error;
   ADD_FAILURE() << "accepted: " << body.substr(0, 200);
   return {};
@@ -126,6 +126,8 @@ TEST(CompletionRequest, WrongFieldsAreNamedWithExpectedAndActual) {
       {R"({"prompt":"x","temperature":-0.1})", "temperature", "invalid_value", "0 to 2", "-0.1"},
       {R"({"prompt":"x","temperature":"hot"})", "temperature", "invalid_type", "a number", "hot"},
       {R"({"prompt":"x","top_p":1.5})", "top_p", "invalid_value", "0 to 1", "1.5"},
+      {R"({"prompt":"x","top_p":0})", "top_p", "invalid_value", "above 0", "0"},
+      {R"({"prompt":"x","top_p":1e-50})", "top_p", "invalid_value", "above 0", "1e-50"},
       {R"({"prompt":"x","min_p":-1})", "min_p", "invalid_value", "0 to 1", "-1"},
       {R"({"prompt":"x","top_k":-2})", "top_k", "invalid_value", "-1 to", "-2"},
       {R"({"prompt":"x","seed":1.5})", "seed", "invalid_type", "an integer", "1.5"},
@@ -169,6 +171,57 @@ TEST(CompletionRequest, TooManyPromptsAreRefused) {
   EXPECT_EQ(Parse(body.dump()).prompts.size(), kPromptsMax);
   body["prompt"].push_back("x");
   EXPECT_EQ(Refusal(body.dump()).param, "prompt");
+}
+
+TEST(CompletionRequest, WhatCannotFitTheContextIsRefusedBeforeItIsCopied) {
+  const auto ids = [](size_t count) { return nlohmann::json(std::vector<int>(count, 1)); };
+  const auto body = [](nlohmann::json prompt) {
+    return nlohmann::json{{"prompt", std::move(prompt)}}.dump();
+  };
+  (void)Parse(body(ids(100)));
+  (void)Parse(body(std::string(403, 'x')));
+  (void)Parse(body(std::vector<nlohmann::json>(kPromptsMax, ids(100))));
+  (void)Parse(body(std::string(403, ',')));
+  const std::pair<nlohmann::json, const char*> cases[] = {
+      {ids(101), "prompt has 101"},
+      {{"x", ids(101)}, "prompt[1] has 101"},
+      {std::string(404, 'x'), "prompt has at least 101"},
+      {{ids(1), std::string(404, 'x')}, "prompt[1] has at least 101"},
+  };
+  for (const auto& [prompt, needs] : cases) {
+    const ApiError error = Refusal(body(prompt));
+    EXPECT_EQ(error.code, "context_length_exceeded");
+    EXPECT_EQ(error.param, "prompt");
+    EXPECT_NE(error.message.find(needs), std::string::npos) << error.message;
+  }
+}
+
+TEST(CompletionRequest, MoreNumbersThanPromptsCanHoldAreNotParsed) {
+  // Not even JSON: had it been parsed, the message would say so.
+  std::string body = R"({"prompt":[)";
+  for (int i = 0; i < 10'000; ++i) body += "1,";
+  EXPECT_EQ(Refusal(body).code, "context_length_exceeded");
+  // Commas in text are text.
+  EXPECT_EQ(Refusal(R"({"prompt":")" + std::string(10'000, ',')).code, "invalid_json");
+}
+
+TEST(CompletionRequest, LongNamesAreNotEchoed) {
+  const std::string name(100'000, 'n');
+  for (const std::string& body :
+       {R"({"prompt":"x",")" + name + R"(":1})",
+        R"({"prompt":"x","stream":true,"stream_options":{")" + name + R"(":1}})"}) {
+    const ApiError error = Refusal(body);
+    EXPECT_EQ(error.code, "unknown_parameter");
+    EXPECT_LT(error.param.size(), 100u);
+    EXPECT_LT(error.message.size(), 300u);
+  }
+}
+
+TEST(ModelLimits, BodyHoldsAContextOfTheLongestTokensWithinAFloorAndACap) {
+  EXPECT_EQ(BodyBytesMax({.context_length = 8192, .token_bytes_max = 4}), size_t{1} << 20);
+  EXPECT_EQ(BodyBytesMax({.context_length = 32768, .token_bytes_max = 100}), 32768u * 600);
+  EXPECT_EQ(BodyBytesMax({.context_length = UINT32_MAX, .token_bytes_max = SIZE_MAX}),
+            size_t{32} << 20);
 }
 
 TEST(JsonBody, MalformedTextIsRefusedWithLineAndColumn) {
@@ -217,13 +270,13 @@ TEST(JsonBody, EveryPrefixAndEveryFlippedByteGivesAnAnswer) {
   const std::string good =
       R"({"prompt":["a\u00e9",[1,2]],"seed":-5,"stop":["\n"],"stream":true,"logprobs":3})";
   for (size_t length = 0; length < good.size(); ++length) {
-    (void)ParseCompletionRequest(good.substr(0, length), kVocab);
+    (void)ParseCompletionRequest(good.substr(0, length), kLimits);
   }
   for (size_t i = 0; i < good.size(); ++i) {
     for (int bit = 0; bit < 8; ++bit) {
       std::string damaged = good;
       damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
-      ApiResult<CompletionRequest> result = ParseCompletionRequest(damaged, kVocab);
+      ApiResult<CompletionRequest> result = ParseCompletionRequest(damaged, kLimits);
       if (const ApiError* error = std::get_if<ApiError>(&result)) {
         EXPECT_EQ(error->http_status, 400);
         EXPECT_TRUE(nlohmann::json::accept(ErrorBody(*error)));

@@ -170,7 +170,7 @@ Completions::Completions(Engine* engine, std::string model_id, std::chrono::mill
       keep_alive_(keep_alive) {}
 
 HttpReply Completions::Handle(const std::string& body, Peer& peer) {
-  ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, limits_.vocab_size);
+  ApiResult<CompletionRequest> parsed = ParseCompletionRequest(body, limits_);
   if (const ApiError* error = std::get_if<ApiError>(&parsed)) return HttpReply::Error(*error);
   const CompletionRequest& request = std::get<CompletionRequest>(parsed);
   if (!request.model.empty() && request.model != model_id_) {

@@ -29,6 +29,7 @@ class Completions {
   Completions(Engine* engine, std::string model_id, std::chrono::milliseconds keep_alive);
 
   HttpReply Handle(const std::string& body, Peer& peer);
+  const ModelLimits& limits() const { return limits_; }
   // Ends everything that runs, now and from here on, with 503 "shutting_down".
   void CancelAll() { cancel_all_ = true; }
 

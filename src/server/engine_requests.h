@@ -10,24 +10,15 @@
 // Threads: pure functions, but for DrawSeed.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "compute/tokenizer/tokenizer.h"
 #include "engine/engine.h"
 #include "server/completion_request.h"
+#include "server/model_limits.h"
 #include "server/openai_error.h"
 
 namespace tessera {
-
-struct ModelLimits {
-  uint32_t vocab_size = 0;
-  uint32_t context_length = 0;
-  // The most bytes of text one token stands for: a longer prompt is refused without encoding it.
-  size_t token_bytes_max = 1;
-
-  static ModelLimits Of(const ModelShape& shape, const Tokenizer& tokenizer);
-};
 
 // One request per prompt.
 ApiResult<std::vector<Request>> MakeEngineRequests(const CompletionRequest& request,
