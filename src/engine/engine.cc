@@ -22,7 +22,7 @@
 namespace tessera {
 namespace {
 
-constexpr int kMaxThreads = 1024;
+constexpr int kMaxThreads = ThreadPool::kThreadsMax;
 // Rows of logits held at a time: 16 × 130,048 × 4 B = 8 MB on Falcon-H1-7B.
 constexpr uint32_t kHeadRows = 16;
 
@@ -88,7 +88,7 @@ struct Engine::Impl {
 
 Status Engine::Impl::Configure() {
   TESSERA_RETURN_IF_ERROR(CheckOptions(options));
-  if (options.threads == 0) options.threads = UsableCpuCount();
+  if (options.threads == 0) options.threads = std::min(UsableCpuCount(), kMaxThreads);
   kernels = ChooseKernels(options.isa.c_str());
   if (kernels.table == nullptr) {
     return InvalidArgument(fmt::format("TESSERA_ISA={}: {}", options.isa, kernels.reason));
@@ -137,7 +137,7 @@ Status Engine::Impl::ReadMetadata(const GgufFile& file) {
 }
 
 Status Engine::Impl::LoadWeights(const GgufFile& file) {
-  threads = std::make_unique<ThreadPool>(options.threads);
+  TESSERA_ASSIGN_OR_RETURN(threads, ThreadPool::Create(options.threads));
   TESSERA_ASSIGN_OR_RETURN(model, Model::Load(file, *threads));
   memory.weight_bytes = model->weight_bytes();
   return Status::Ok();
@@ -161,8 +161,7 @@ Status Engine::Impl::StartLoop() {
   loop = std::make_unique<EngineLoop>(
       store.get(), executor.get(),
       SchedulerLimits{.max_running = options.max_running, .chunk_tokens = options.chunk_tokens});
-  loop->Start();
-  return Status::Ok();
+  return loop->Start();
 }
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine_loop.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -17,8 +20,13 @@ EngineLoop::EngineLoop(StateStore* store, Executor* executor, const SchedulerLim
 
 EngineLoop::~EngineLoop() { Stop(); }
 
-void EngineLoop::Start() {
-  thread_ = std::thread([this] { Run(); });
+Status EngineLoop::Start() {
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    return IoError(fmt::format("cannot start the engine's thread: {}", error.code().message()));
+  }
+  return Status::Ok();
 }
 
 void EngineLoop::Stop() {

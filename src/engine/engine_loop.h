@@ -36,7 +36,8 @@ class EngineLoop {
   EngineLoop(StateStore* store, Executor* executor, const SchedulerLimits& limits);
   ~EngineLoop();
 
-  void Start();
+  // kIo when the system starts no more threads.
+  Status Start();
   // Joins the thread; does nothing the second time.
   void Stop();
 

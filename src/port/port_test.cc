@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <xmmintrin.h>
 
@@ -111,6 +112,29 @@ TEST(ThreadPool, WorkersComputeInTheContractsFloatEnvironment) {
   });
   EXPECT_EQ(wrong.load(), 0);
 }
+
+TEST(ThreadPool, ACountOutOfBoundsIsAnError) {
+  EXPECT_EQ(ThreadPool::Create(0).error().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(ThreadPool::Create(1025).error().message(), "threads: expected 1 to 1024, found 1025");
+  EXPECT_EQ((*ThreadPool::Create(3))->thread_count(), 3);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// With room for the stacks (8 MiB each) of some threads only. For a child process.
+[[noreturn]] void StartThreadsInLittleAddressSpace() {
+  const rlimit limit{512 * kMiB, 512 * kMiB};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(3);
+  const auto pool = ThreadPool::Create(1000);
+  if (pool.has_value() || pool.error().code() != StatusCode::kIo) _exit(2);
+  std::fputs(pool.error().message().c_str(), stderr);
+  _exit(0);
+}
+
+TEST(ThreadPool, AThreadThatTheSystemRefusesIsAnIoError) {
+  EXPECT_EXIT(StartThreadsInLittleAddressSpace(), ::testing::ExitedWithCode(0),
+              "cannot start thread .* of 1000: ");
+}
+#endif
 
 TEST(Process, SaysSomethingPlausible) {
   EXPECT_GT(ResidentBytes(), 100 * kKiB);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "port/thread_pool.h"
 
+#include <fmt/format.h>
 #include <immintrin.h>
+
+#include <system_error>
 
 #include "base/check.h"
 #include "port/float_environment.h"
@@ -23,12 +26,32 @@ uint64_t ClosedTicket(uint32_t job) { return OpenTicket(job) | 0xFFFFFFFFu; }
 
 }  // namespace
 
-ThreadPool::ThreadPool(int thread_count) : thread_count_(thread_count) {
-  TESSERA_CHECK(thread_count >= 1);
-  threads_.reserve(static_cast<size_t>(thread_count - 1));
-  for (int worker = 1; worker < thread_count; ++worker) {
-    threads_.emplace_back([this, worker] { WorkerLoop(worker); });
+Result<std::unique_ptr<ThreadPool>> ThreadPool::Create(int thread_count) {
+  if (thread_count < 1 || thread_count > kThreadsMax) {
+    return InvalidArgument(
+        fmt::format("threads: expected 1 to {}, found {}", kThreadsMax, thread_count));
   }
+  std::unique_ptr<ThreadPool> pool(new ThreadPool(thread_count, nullptr));
+  TESSERA_RETURN_IF_ERROR(pool->StartWorkers());
+  return pool;
+}
+
+ThreadPool::ThreadPool(int thread_count) : ThreadPool(thread_count, nullptr) {
+  TESSERA_CHECK(thread_count >= 1);
+  TESSERA_CHECK(StartWorkers().ok());
+}
+
+Status ThreadPool::StartWorkers() {
+  threads_.reserve(static_cast<size_t>(thread_count_ - 1));
+  for (int worker = 1; worker < thread_count_; ++worker) {
+    try {
+      threads_.emplace_back([this, worker] { WorkerLoop(worker); });
+    } catch (const std::system_error& error) {
+      return IoError(fmt::format("cannot start thread {} of {}: {}", worker + 1, thread_count_,
+                                 error.code().message()));
+    }
+  }
+  return Status::Ok();
 }
 
 ThreadPool::~ThreadPool() {

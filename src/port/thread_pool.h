@@ -15,16 +15,21 @@
 // P2  Everything written by the tasks is visible to the caller when ParallelFor returns.
 // P3  No allocation. Which worker runs which task is not defined: tasks write disjoint outputs.
 //
+// Failure: Create says kInvalidArgument for a count outside [1, kThreadsMax], kIo when the system
+// starts no more threads; those already started have ended by then.
 // Workers hold a ScopedFloatEnvironment for life; the caller brings its own.
 // Threads: one caller at a time (checked).
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
 #include "base/function_ref.h"
+#include "base/status.h"
 
 namespace tessera {
 
@@ -32,7 +37,11 @@ class ThreadPool {
  public:
   using Task = FunctionRef<void(uint32_t task, int worker)>;
 
-  // thread_count >= 1 includes the calling thread: 1 starts no thread.
+  static constexpr int kThreadsMax = 1024;
+
+  // thread_count includes the calling thread: 1 starts no thread.
+  static Result<std::unique_ptr<ThreadPool>> Create(int thread_count);
+  // The same where failure is a bug, in tests.
   explicit ThreadPool(int thread_count);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -42,6 +51,8 @@ class ThreadPool {
   void ParallelFor(uint32_t count, Task fn);
 
  private:
+  explicit ThreadPool(int thread_count, std::nullptr_t) : thread_count_(thread_count) {}
+  Status StartWorkers();
   void WorkerLoop(int worker);
   // Runs tasks of job `job` until none is left to claim.
   void RunTasks(uint32_t job, int worker);
