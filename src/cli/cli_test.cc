@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.h"
 #include "cli/command_line.h"
 #include "cli/prompt_source.h"
 
@@ -248,6 +250,56 @@ TEST(CommandLine, StatsGoToStderrAndLeaveTheTextAlone) {
   for (const char* word : {"weights", "budget", "activations", "metadata", "pool", "tokens/s"}) {
     EXPECT_NE(stats.error.find(word), std::string::npos) << word;
   }
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Weights + budget + activations and metadata as printed at start, and 64 MiB for everything else.
+TEST(CommandLine, ThePeakOfResidentMemoryStaysWithinWhatIsPrintedAtStart) {
+  const auto bytes_after = [](const std::string& text, const std::string& label) {
+    const size_t at = text.find(label);
+    if (at == std::string::npos) return 0.0;
+    std::istringstream in(text.substr(at + label.size()));
+    double value = 0;
+    std::string unit;
+    in >> value >> unit;
+    const auto power = std::string("BKMG").find(unit[0]);
+    return std::ldexp(value, static_cast<int>(10 * power));
+  };
+  for (const std::vector<std::string>& flags : std::vector<std::vector<std::string>>{
+           {"-n", "1500"}, {"-n", "6", "--budget", "96MiB", "--chunk-tokens", "2048"}}) {
+    std::vector<std::string> all = {"--prompt", "Log of day 8.", "--ignore-eos", "--stats"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const std::string stats = Tessera(OnHarbour(all)).error;
+    double sum = 64.0 * kMiB;
+    for (const char* label : {"\nweights ", "\nbudget ", "\nactivations ", "\nmetadata "}) {
+      EXPECT_GT(bytes_after(stats, label), 0) << label << stats;
+      sum += bytes_after(stats, label);
+    }
+    const double peak = bytes_after(stats, ", at most ");
+    EXPECT_GT(peak, bytes_after(stats, "\nweights ")) << stats;
+    EXPECT_LE(peak, sum) << stats;
+  }
+}
+#endif
+
+TEST(CommandLine, NumbersAreDecimalAndInRange) {
+  const auto with = [](const std::string& flag, const std::string& value) {
+    return Tessera(OnHarbour({"--prompt", "x", flag + "=" + value}));
+  };
+  for (const char* seed : {"-1", "+1", "99999999999999999999", "18446744073709551616", "0x10",
+                           "010", "1e3", "1 ", "1_000"}) {
+    ExpectOneLine(with("--seed", seed), 2, "--seed does not take '" + std::string(seed) + "'");
+  }
+  EXPECT_EQ(with("--seed", "18446744073709551615").code, 0);
+  for (const char* flag : {"--max-tokens", "--top-k", "--chunk-tokens", "--max-running"}) {
+    ExpectOneLine(with(flag, "010"), 2, std::string(flag) + " does not take '010'");
+    ExpectOneLine(with(flag, "-1"), 2, std::string(flag) + " does not take '-1'");
+    ExpectOneLine(with(flag, "4294967296"), 2, std::string(flag) + " does not take");
+  }
+  ExpectOneLine(with("--threads", "-1"), 2, "--threads");
+  ExpectOneLine(with("--threads", "1025"), 2, "1024");
+  ExpectOneLine(with("--threads", "010"), 2, "--threads does not take '010'");
+  ExpectOneLine(Tessera(OnHarbour({"--prompt", "x"}), {"TESSERA_SEED=010"}), 2, "'010'");
 }
 
 TEST(CommandLine, AStopStringEndsTheText) {

@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -109,8 +111,32 @@ class HelpFormatter : public CLI::Formatter {
   std::string usage_;
 };
 
+// The parser's own conversion takes 010 for 8 and, into 64 bits, -1 and too much for 2^64 - 1.
+template <typename T>
+bool IsDecimal(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return false;
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  return digits.size() == 1 || !digits.starts_with('0');
+}
+
+void CheckNumbers(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_unsigned = type.starts_with("UINT");
+    if (!is_unsigned && !type.starts_with("INT")) continue;
+    option->check([option, is_unsigned](const std::string& value) -> std::string {
+      if (is_unsigned ? IsDecimal<uint64_t>(value) : IsDecimal<int64_t>(value)) return {};
+      throw CLI::ConversionError(
+          fmt::format("Could not convert: {} = {}", option->get_name(), value));
+    });
+  }
+}
+
 // What every command and sub-command gets, once it has its own flags.
 void AddEverywhere(CLI::App& command) {
+  CheckNumbers(command);
   AddEnvironmentTwins(command);
   command.set_help_flag("-h,--help", "Print this and exit")->group("Other");
   for (CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; })) {
