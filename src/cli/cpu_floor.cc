@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Refuses a CPU below x86-64-v3 (AVX2, FMA, BMI2: Haswell, Zen 1), which the rest of the
+// program is compiled for, with a message instead of an illegal instruction. This file alone is
+// compiled for the baseline, and its check runs before any other static constructor.
+#include <unistd.h>
+
+namespace {
+
+constexpr char kMessage[] =
+    "tessera: this CPU lacks AVX2, FMA or BMI2; x86-64-v3 (Haswell, Zen 1 or newer) is "
+    "needed\n";
+constexpr int kExitFailed = 1;
+
+__attribute__((constructor(101))) void RefuseOldCpu() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")) {
+    return;
+  }
+  // Nothing can be done about a message that cannot be written.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+  ::_exit(kExitFailed);
+}
+
+}  // namespace
