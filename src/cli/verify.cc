@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // tessera verify: the exactness matrix on this machine and a model, with negative controls. The
-// report goes to stdout, progress to stderr when that is a terminal. Exit code 0 when everything
-// was equal and every control was detected, else 1.
+// report goes to stdout, progress to stderr when that is a terminal. Exit code 0 when all that ran
+// was equal, every value of every dimension was among it, and every control was detected; else 1.
+// The last line says how many of the planned cells ran.
 #include "verify/verify.h"
 
 #include <fmt/format.h>

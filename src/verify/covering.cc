@@ -138,6 +138,46 @@ std::vector<CellRow> PairwiseRows(std::span<const uint32_t> sizes, uint64_t seed
   return rows;
 }
 
+ValuesSeen::ValuesSeen(std::span<const uint32_t> sizes) {
+  for (uint32_t size : sizes) {
+    seen_.emplace_back(size, false);
+    missing_ += size;
+  }
+}
+
+uint32_t ValuesSeen::Gain(const CellRow& row) const {
+  uint32_t gain = 0;
+  for (size_t d = 0; d < row.size(); ++d) gain += seen_[d][row[d]] ? 0 : 1;
+  return gain;
+}
+
+void ValuesSeen::Add(const CellRow& row) {
+  missing_ -= Gain(row);
+  for (size_t d = 0; d < row.size(); ++d) seen_[d][row[d]] = true;
+}
+
+std::vector<CellRow> InRunOrder(std::vector<CellRow> rows, std::span<const uint32_t> sizes,
+                                uint64_t seed) {
+  Random random(seed);
+  for (size_t i = rows.size(); i > 1; --i) std::swap(rows[i - 1], rows[random.Below(i)]);
+  const CellRow zeros(sizes.size(), 0);
+  auto first = std::find(rows.begin(), rows.end(), zeros);
+  if (first == rows.end()) first = rows.insert(rows.end(), zeros);
+  std::iter_swap(rows.begin(), first);
+
+  ValuesSeen seen(sizes);
+  seen.Add(zeros);
+  for (auto next = rows.begin() + 1; next != rows.end() && !seen.all(); ++next) {
+    const auto best = std::max_element(next, rows.end(), [&](const CellRow& a, const CellRow& b) {
+      return seen.Gain(a) < seen.Gain(b);
+    });
+    if (seen.Gain(*best) == 0) break;
+    std::iter_swap(next, best);
+    seen.Add(*next);
+  }
+  return rows;
+}
+
 std::vector<CellRow> ProductRows(std::span<const uint32_t> sizes) {
   std::vector<CellRow> rows;
   CellRow row(sizes.size(), 0);

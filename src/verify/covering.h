@@ -25,4 +25,25 @@ using CellRow = std::vector<uint32_t>;
 std::vector<CellRow> PairwiseRows(std::span<const uint32_t> sizes, uint64_t seed);
 std::vector<CellRow> ProductRows(std::span<const uint32_t> sizes);
 
+// Counts which values of each dimension rows have had.
+class ValuesSeen {
+ public:
+  explicit ValuesSeen(std::span<const uint32_t> sizes);
+  // How many values the row would add.
+  uint32_t Gain(const CellRow& row) const;
+  void Add(const CellRow& row);
+  bool all() const { return missing_ == 0; }
+
+ private:
+  std::vector<std::vector<bool>> seen_;  // by dimension, by value
+  uint32_t missing_ = 0;
+};
+
+// The order to run rows in when time may not suffice for all: the row of zeros first (added when it
+// is missing), then rows that have values no earlier one had, as few as a greedy choice gives, then
+// the others as the seed shuffles them. Rows as generated begin with all those of value 0, so a run
+// cut short would never see the last value of the first dimension.
+std::vector<CellRow> InRunOrder(std::vector<CellRow> rows, std::span<const uint32_t> sizes,
+                                uint64_t seed);
+
 }  // namespace tessera

@@ -53,6 +53,38 @@ TEST(Covering, PairwiseRowsAreFew) {
   }
 }
 
+size_t RowsUntilEveryValue(const std::vector<CellRow>& rows, const std::vector<uint32_t>& sizes) {
+  ValuesSeen seen(sizes);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    seen.Add(rows[i]);
+    if (seen.all()) return i + 1;
+  }
+  return rows.size() + 1;
+}
+
+TEST(Covering, RunOrderHasTheReferenceFirstAndEveryValueEarly) {
+  for (const auto& sizes : kSizes) {
+    const size_t longest = *std::max_element(sizes.begin(), sizes.end());
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+      const std::vector<CellRow> rows = InRunOrder(PairwiseRows(sizes, seed), sizes, seed);
+      EXPECT_EQ(rows.front(), CellRow(sizes.size(), 0));
+      EXPECT_LE(RowsUntilEveryValue(rows, sizes), longest + 2);
+      EXPECT_EQ(PairsOf(rows), PairsOf(ProductRows(sizes)));
+    }
+  }
+}
+
+TEST(Covering, RunOrderKeepsTheRowsAndFollowsTheSeed) {
+  const std::vector<uint32_t> sizes = {5, 3, 2};
+  const std::vector<CellRow> rows = ProductRows(sizes);
+  const std::vector<CellRow> ordered = InRunOrder(rows, sizes, 1);
+  EXPECT_EQ(ordered.size(), rows.size());
+  EXPECT_EQ(std::set<CellRow>(ordered.begin(), ordered.end()),
+            std::set<CellRow>(rows.begin(), rows.end()));
+  EXPECT_EQ(ordered, InRunOrder(rows, sizes, 1));
+  EXPECT_NE(ordered, InRunOrder(rows, sizes, 2));
+}
+
 TEST(Covering, TheSeedDecidesTheRows) {
   const std::vector<uint32_t> sizes = {5, 8, 4, 3, 2, 2, 2};
   EXPECT_EQ(PairwiseRows(sizes, 7), PairwiseRows(sizes, 7));

@@ -54,13 +54,13 @@ Result<Mismatch> Simplify(const Context& context, const CellRow& cell, uint64_t 
 
 std::vector<CellRow> RowsOf(const Matrix& matrix, const ExaminationPlan& plan) {
   const std::vector<uint32_t> sizes = matrix.sizes();
-  if (plan.full_product) return ProductRows(sizes);
+  if (plan.full_product) return InRunOrder(ProductRows(sizes), sizes, plan.seed);
   std::vector<CellRow> rows;
   for (uint32_t i = 0; i < plan.arrays; ++i) {
     const std::vector<CellRow> array = PairwiseRows(sizes, CounterRandom(plan.seed, i));
     rows.insert(rows.end(), array.begin(), array.end());
   }
-  return rows;
+  return InRunOrder(std::move(rows), sizes, plan.seed);
 }
 
 Status RunCells(const Context& context, const ExaminationPlan& plan,
@@ -68,12 +68,15 @@ Status RunCells(const Context& context, const ExaminationPlan& plan,
   const Clock::time_point start = Clock::now();
   const std::vector<CellRow> rows = RowsOf(*context.matrix, plan);
   examination->cells_planned = static_cast<uint32_t>(rows.size());
+  ValuesSeen seen(context.matrix->sizes());
   for (const CellRow& row : rows) {
     const uint64_t seed = CounterRandom(plan.seed, examination->cells_run);
     if (plan.seconds_max > 0 && SecondsSince(start) > plan.seconds_max) break;
     TESSERA_ASSIGN_OR_RETURN(const Comparison comparison,
                              RunCell(context, SettingsOf(context, row, seed), Fault::kNone));
     ++examination->cells_run;
+    seen.Add(row);
+    examination->every_value_run = seen.all();
     examination->counts.Add(comparison.counts());
     if (progress) progress(plan.name, examination->cells_run, examination->cells_planned);
     if (comparison.first().has_value()) {
@@ -154,11 +157,15 @@ Status RunControls(const Context& context, uint64_t seed, Examination* examinati
 
 }  // namespace
 
-bool Examination::passed() const {
-  return reference_finite && !mismatch.has_value() &&
-         std::all_of(controls.begin(), controls.end(), [](const ControlResult& control) {
-           return !control.applies() || control.detected();
-         });
+bool Examination::failed() const {
+  const bool controls_failed = std::any_of(
+      controls.begin(), controls.end(),
+      [](const ControlResult& control) { return control.applies() && !control.detected(); });
+  return !reference_finite || mismatch.has_value() || controls_failed;
+}
+
+bool Examination::reached_minimum() const {
+  return every_value_run && counts.sequences > 0 && counts.logit_rows > 0 && counts.state_bytes > 0;
 }
 
 Result<Examination> Examine(const Model& model, const Matrix& matrix, const ExaminationPlan& plan,

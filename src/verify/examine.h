@@ -63,11 +63,17 @@ struct Examination {
   uint32_t cells_run = 0;
   EvidenceCounts counts;
   double seconds = 0;
+  bool every_value_run = false;  // each value of each dimension was in a cell
   bool reference_finite = true;  // NaN or infinite logits in the reference prove nothing
   std::optional<Mismatch> mismatch;
   std::vector<ControlResult> controls;
 
-  bool passed() const;
+  // Something was wrong: a difference, a control not noticed, a reference that proves nothing.
+  bool failed() const;
+  // The least that is worth a verdict: every value of every dimension was in a cell, and there were
+  // sequences, logits and state to compare.
+  bool reached_minimum() const;
+  bool passed() const { return !failed() && reached_minimum(); }
 };
 
 // Called after each cell with the cells run and planned.

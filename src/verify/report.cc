@@ -16,17 +16,41 @@ using Json = nlohmann::ordered_json;
 std::string ResultWord(const Examination& examination) {
   if (!examination.reference_finite) return "REFERENCE NOT FINITE";
   if (examination.mismatch.has_value()) return "DIFFERENT";
+  if (!examination.reached_minimum()) return "INCOMPLETE";
   return examination.cells_run < examination.cells_planned ? "equal (time limit)" : "equal";
+}
+
+std::string VerdictWord(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kExact:
+      return "exact";
+    case Verdict::kPartly:
+      return "exact as far as time allowed";
+    case Verdict::kIncomplete:
+      return "INCOMPLETE";
+    case Verdict::kFailed:
+      return "FAILED";
+  }
+  return "?";
+}
+
+std::string CellsText(uint32_t run, uint32_t planned) {
+  return run == planned ? fmt::format("{}", run) : fmt::format("{} of {}", run, planned);
+}
+
+// A verdict on fewer cells than planned says so.
+std::string VerdictText(const VerifyReport& report) {
+  const EvidenceCounts counts = report.counts();
+  const bool all = report.cells() == report.cells_planned();
+  return fmt::format(
+      "{}: {} cells{}, {} norm rows, {} logit rows, {} of state, {} control runs, {:.1f} s\n",
+      VerdictWord(report.verdict()), CellsText(report.cells(), report.cells_planned()),
+      all || report.verdict() == Verdict::kFailed ? "" : " in the time limit", counts.norm_rows,
+      counts.logit_rows, FormatBytes(counts.state_bytes), report.controls(), report.seconds);
 }
 
 std::string PlanWord(const Examination& examination) {
   return examination.full_product ? "product" : "pairwise";
-}
-
-std::string CellsText(const Examination& examination) {
-  return examination.cells_run == examination.cells_planned
-             ? fmt::format("{}", examination.cells_run)
-             : fmt::format("{} of {}", examination.cells_run, examination.cells_planned);
 }
 
 std::string MismatchText(const VerifyReport& report, size_t index) {
@@ -105,6 +129,7 @@ Json ExaminationJson(const VerifyReport& report, size_t index) {
                {"state_bytes", examination.counts.state_bytes},
                {"seconds", examination.seconds},
                {"reference_finite", examination.reference_finite},
+               {"every_value_run", examination.every_value_run},
                {"equal", !examination.mismatch.has_value()}};
   if (examination.mismatch.has_value()) {
     json["difference"] =
@@ -148,28 +173,26 @@ std::string VerifyText(const VerifyReport& report) {
                       width, "plan", "cells", "sequences", "norm rows", "logit rows", "state bytes",
                       "time", "result");
   for (const Examination& examination : report.examinations) {
-    text += fmt::format("{:<{}}  {:<8}  {:>9}  {:>9}  {:>10}  {:>10}  {:>12}  {:>6.1f}s  {}\n",
-                        examination.name, width, PlanWord(examination), CellsText(examination),
-                        examination.counts.sequences, examination.counts.norm_rows,
-                        examination.counts.logit_rows, FormatBytes(examination.counts.state_bytes),
-                        examination.seconds, ResultWord(examination));
+    text += fmt::format(
+        "{:<{}}  {:<8}  {:>9}  {:>9}  {:>10}  {:>10}  {:>12}  {:>6.1f}s  {}\n", examination.name,
+        width, PlanWord(examination), CellsText(examination.cells_run, examination.cells_planned),
+        examination.counts.sequences, examination.counts.norm_rows, examination.counts.logit_rows,
+        FormatBytes(examination.counts.state_bytes), examination.seconds, ResultWord(examination));
   }
   for (size_t i = 0; i < report.examinations.size(); ++i) {
     if (report.examinations[i].mismatch.has_value()) text += MismatchText(report, i);
   }
   text += '\n';
   text += ControlsText(report);
-  const EvidenceCounts counts = report.counts();
-  text += fmt::format(
-      "\n{}: {} cells, {} norm rows, {} logit rows, {} of state, {} control runs, {:.1f} s\n",
-      report.passed() ? "exact" : "FAILED", report.cells(), counts.norm_rows, counts.logit_rows,
-      FormatBytes(counts.state_bytes), report.controls(), report.seconds);
+  text += '\n' + VerdictText(report);
   return text;
 }
 
 std::string VerifyJson(const VerifyReport& report) {
-  Json json = {{"model", report.path},     {"cpu", report.cpu},         {"quick", report.quick},
-               {"seed", report.seed},      {"passed", report.passed()}, {"cells", report.cells()},
+  Json json = {{"model", report.path},      {"cpu", report.cpu},
+               {"quick", report.quick},     {"seed", report.seed},
+               {"passed", report.passed()}, {"verdict", VerdictWord(report.verdict())},
+               {"cells", report.cells()},   {"cells_planned", report.cells_planned()},
                {"seconds", report.seconds}};
   for (const Dimension& dimension : report.dimensions) {
     json["dimensions"][dimension.name] = dimension.values;

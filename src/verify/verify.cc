@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/bytes.h"
@@ -93,9 +94,18 @@ Status ExamineToys(const Matrix& matrix, const VerifyOptions& options, VerifyRep
 
 }  // namespace
 
-bool VerifyReport::passed() const {
-  return std::all_of(examinations.begin(), examinations.end(),
-                     [](const Examination& examination) { return examination.passed(); });
+Verdict VerifyReport::verdict() const {
+  std::set<Fault> controls_run;
+  bool minimum = true;
+  for (const Examination& examination : examinations) {
+    if (examination.failed()) return Verdict::kFailed;
+    minimum = minimum && examination.reached_minimum();
+    for (const ControlResult& control : examination.controls) {
+      if (control.applies()) controls_run.insert(control.fault);
+    }
+  }
+  if (!minimum || controls_run.size() < AllFaults().size()) return Verdict::kIncomplete;
+  return cells() < cells_planned() ? Verdict::kPartly : Verdict::kExact;
 }
 
 EvidenceCounts VerifyReport::counts() const {
@@ -107,6 +117,12 @@ EvidenceCounts VerifyReport::counts() const {
 uint32_t VerifyReport::cells() const {
   uint32_t cells = 0;
   for (const Examination& examination : examinations) cells += examination.cells_run;
+  return cells;
+}
+
+uint32_t VerifyReport::cells_planned() const {
+  uint32_t cells = 0;
+  for (const Examination& examination : examinations) cells += examination.cells_planned;
   return cells;
 }
 

@@ -4,8 +4,14 @@
 // pairwise; toy models of each architecture and weight type, made here, are examined as well, in
 // the full form one of them with the full product of all dimensions.
 //
-// It passes when no cell differs from its reference in a bit, every reference is finite, and every
-// negative control was noticed.
+// Verdicts:
+//   exact       no cell differs from its reference in a bit, every reference is finite, and every
+//               negative control ran on some model and was noticed wherever it ran
+//   partly      the same for as many cells as the time allowed: with each model at least every
+//               value of every dimension, but not every planned cell
+//   incomplete  nothing wrong was found in too little: some model has not had every value of every
+//               dimension, or had nothing to compare, or a control ran nowhere
+//   failed      otherwise
 //
 // Failure: kBadFile or kIo for the model file, kNoMemory with the bytes needed.
 // Threads: one call at a time; it starts thread pools of its own.
@@ -30,6 +36,8 @@ struct VerifyOptions {
   ExaminationProgress progress;  // may be empty
 };
 
+enum class Verdict : uint8_t { kExact, kPartly, kIncomplete, kFailed };
+
 struct VerifyReport {
   std::string path;
   std::string cpu;
@@ -42,9 +50,11 @@ struct VerifyReport {
   std::vector<std::string> simplest_cells;
   double seconds = 0;
 
-  bool passed() const;
+  Verdict verdict() const;
+  bool passed() const { return verdict() == Verdict::kExact || verdict() == Verdict::kPartly; }
   EvidenceCounts counts() const;
   uint32_t cells() const;
+  uint32_t cells_planned() const;
   uint32_t controls() const;
 };
 

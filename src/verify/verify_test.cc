@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verify/verify.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -215,6 +216,57 @@ TEST(Verify, TheReportSaysWhereAndWhatDiffers) {
   EXPECT_EQ(json["examinations"][0]["simplest"]["cell"], report.simplest_cells[0]);
   EXPECT_NE(json["examinations"][0]["difference"]["expected"],
             json["examinations"][0]["difference"]["actual"]);
+}
+
+// All controls on one model, so that the verdict depends on the cells alone.
+VerifyReport ReportOf(double seconds_max) {
+  const auto model = Toy(kF16Toy);
+  const Matrix matrix(std::vector<const KernelTable*>{&ScalarKernels()}, std::vector<int>{1});
+  ExaminationPlan plan{.name = "toy", .size = kSmall};
+  plan.seconds_max = seconds_max;
+  auto examination = Examine(*model, matrix, plan, {});
+  EXPECT_TRUE(examination.has_value());
+  VerifyReport report;
+  report.dimensions = matrix.dimensions();
+  report.examinations = {std::move(*examination)};
+  return report;
+}
+
+TEST(Verify, ARunCutShortIsIncompleteAndDoesNotPass) {
+  const VerifyReport report = ReportOf(1e-9);
+  EXPECT_FALSE(report.examinations[0].failed());
+  EXPECT_LT(report.cells(), report.cells_planned());
+  EXPECT_EQ(report.verdict(), Verdict::kIncomplete);
+  EXPECT_FALSE(report.passed());
+  const std::string line = fmt::format("INCOMPLETE: {} of {} cells in the time limit",
+                                       report.cells(), report.cells_planned());
+  EXPECT_NE(VerifyText(report).find(line), std::string::npos) << VerifyText(report);
+}
+
+TEST(Verify, ARunThatHadEveryValuePassesAndSaysHowManyCellsItRan) {
+  VerifyReport report = ReportOf(0);
+  EXPECT_EQ(report.verdict(), Verdict::kExact);
+  EXPECT_NE(VerifyText(report).find("exact: "), std::string::npos);
+  report.examinations[0].cells_planned += 5;
+  EXPECT_EQ(report.verdict(), Verdict::kPartly);
+  EXPECT_TRUE(report.passed());
+  const std::string line = fmt::format("exact as far as time allowed: {} of {} cells",
+                                       report.cells(), report.cells_planned());
+  EXPECT_NE(VerifyText(report).find(line), std::string::npos) << VerifyText(report);
+}
+
+TEST(Verify, AnExaminationThatComparedNothingDoesNotPass) {
+  const VerifyReport report = ReportOf(0);
+  for (uint64_t EvidenceCounts::*count :
+       {&EvidenceCounts::sequences, &EvidenceCounts::logit_rows, &EvidenceCounts::state_bytes}) {
+    VerifyReport empty = report;
+    empty.examinations[0].counts.*count = 0;
+    EXPECT_EQ(empty.verdict(), Verdict::kIncomplete);
+  }
+  VerifyReport no_control = report;
+  no_control.examinations[0].controls.pop_back();
+  EXPECT_EQ(no_control.verdict(), Verdict::kIncomplete);
+  EXPECT_NE(VerifyText(no_control).find("NOT RUN"), std::string::npos);
 }
 
 TEST(Verify, AFileThatIsNoModelIsRefused) {
