@@ -4,7 +4,7 @@
 #   make test        set up, build, run the fast tests
 #   make test-slow   the slow suites as well
 #   make serve       the server on the bundled model, until Ctrl-C
-#   make checks      layering and format (what .ci/run adds)
+#   make checks      layering, format and lock annotations (part of what .ci/run adds)
 #   make format      rewrite the sources in the project's format
 
 MODEL ?= models/harbour-2.8m-q8_0.gguf
@@ -43,6 +43,7 @@ checks:
 	@scripts/install_packages.sh --checks
 	@python3 scripts/check_layers.py
 	@scripts/check_format.sh
+	@scripts/check_threads.sh
 
 format:
 	@git ls-files '*.h' '*.cc' | xargs clang-format-14 -i

@@ -63,6 +63,7 @@ function(tessera_fuzz name)
   endif()
   foreach(target IN LISTS targets)
     add_executable(${target} ${ARG_SOURCES})
+    add_dependencies(fuzzers ${target})
     tessera_target_options(${target})
     # The sources are instrumented by TESSERA_SANITIZE; this adds libFuzzer's main.
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)

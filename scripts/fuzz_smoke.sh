@@ -27,9 +27,12 @@ run_canary() { # NAME CORPUS
   fi
 }
 
-for module in gguf tokenizer; do
-  corpus="src/compute/$module/${module}_fuzz_corpus"
-  run "${module}_fuzz" "$corpus"
-  run_canary "${module}_fuzz" "$corpus"
+for binary in "$build"/bin/*_fuzz; do
+  name=$(basename "$binary")
+  corpus=$(find src -type d -name "${name}_corpus")
+  run "$name" "$corpus"
+  if [[ -x "${binary}_canary" ]]; then
+    run_canary "$name" "$corpus"
+  fi
 done
 echo "fuzzers: clean; the canaries died as they must"
