@@ -51,12 +51,20 @@ bool HttpConnection::AwaitRequest() {
   }
   deadline_ = Clock::now() + limits_.head_timeout;
   bytes_left_ = limits_.head_bytes_max;
+  in_body_ = false;
   return true;
 }
 
 void HttpConnection::BeginBody() {
   deadline_ = Clock::now() + limits_.body_timeout;
   bytes_left_ = limits_.body_bytes_max;
+  in_body_ = true;
+}
+
+HttpConnection::Clock::time_point HttpConnection::Deadline() const {
+  if (!in_body_) return deadline_;
+  const uint64_t arrived = limits_.body_bytes_max - bytes_left_;
+  return deadline_ + Milliseconds(1000 * arrived / limits_.body_bytes_per_second);
 }
 
 bool HttpConnection::PeerGone() const {
@@ -69,7 +77,7 @@ bool HttpConnection::PeerGone() const {
 bool HttpConnection::is_readable() const {
   if (buffer_begin_ != buffer_end_) return true;
   pollfd fd = {socket_, POLLIN, 0};
-  return PollUntil(&fd, 1, deadline_) > 0;
+  return PollUntil(&fd, 1, Deadline()) > 0;
 }
 
 ssize_t HttpConnection::Fill() {

@@ -8,7 +8,8 @@
 //
 //   Idle   closes after idle_timeout, and at once when the server stops
 //   Head   at most head_bytes_max bytes and head_timeout
-//   Body   at most body_bytes_max bytes as sent (before decompression) and body_timeout
+//   Body   at most body_bytes_max bytes as sent (before decompression) and body_timeout,
+//          which what arrives extends
 //
 // H1  No read or write waits longer than its limit; a broken limit reads as an error, then EOF.
 // H2  The destructor closes the socket. When a request was refused with its body unread it lingers
@@ -28,7 +29,9 @@ namespace tessera {
 struct ConnectionLimits {
   std::chrono::milliseconds idle_timeout{5'000};
   std::chrono::milliseconds head_timeout{10'000};
-  std::chrono::milliseconds body_timeout{120'000};
+  // More for a body that comes: what arrived at body_bytes_per_second is not counted against it.
+  std::chrono::milliseconds body_timeout{10'000};
+  size_t body_bytes_per_second = 64 * 1024;
   std::chrono::milliseconds write_timeout{30'000};  // without a byte taken
   size_t head_bytes_max = 64 * 1024;
   size_t body_bytes_max = 33 * 1024 * 1024;
@@ -66,6 +69,8 @@ class HttpConnection final : public httplib::Stream {
  private:
   using Clock = std::chrono::steady_clock;
 
+  // Of the running part, extended by what arrived of a body.
+  Clock::time_point Deadline() const;
   // Refills the buffer within the deadline. Bytes, 0 at EOF, -1.
   ssize_t Fill();
   void Linger();
@@ -78,6 +83,7 @@ class HttpConnection final : public httplib::Stream {
   size_t buffer_end_ = 0;
   Clock::time_point deadline_{};
   size_t bytes_left_ = 0;  // of the running part's limit
+  bool in_body_ = false;
   bool close_after_reply_ = false;
 };
 
