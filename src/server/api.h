@@ -40,6 +40,8 @@ class Api {
   HttpReply Handle(const HttpRequest& request, Peer& peer);
   void CancelAll() { completions_.CancelAll(); }
 
+  // A longer body cannot be a request the model has room for.
+  size_t body_bytes_max() const { return BodyBytesMax(completions_.limits()); }
   const ModelCard& model() const { return card_; }
 
  private:

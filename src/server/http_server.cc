@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 #include <httplib.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <optional>
@@ -16,6 +18,7 @@
 #include <utility>
 
 #include "base/thread_annotations.h"
+#include "server/connection_workers.h"
 #include "server/http_connection.h"
 #include "server/listening_socket.h"
 
@@ -45,9 +48,54 @@ bool HasBody(const httplib::Request& request) {
           request.get_header_value("Content-Length") != "0");
 }
 
+HttpReply Overloaded(std::string message) {
+  HttpReply reply = HttpReply::Error(ServerError(503, "server_overloaded", std::move(message)));
+  reply.headers.emplace_back("Retry-After", "1");
+  return reply;
+}
+
+// Whether where the body ends can be read in one way only. The library takes the first of several
+// lengths, reads "+5" and "5, 6" as 5, and a proxy in front may do otherwise: what the two disagree
+// about would be a request of its own.
+bool FramingIsClear(const httplib::Request& request) {
+  const size_t lengths = request.get_header_value_count("Content-Length");
+  const size_t encodings = request.get_header_value_count("Transfer-Encoding");
+  if (lengths + encodings > 1) return false;
+  if (encodings == 1) {
+    return ::strcasecmp(request.get_header_value("Transfer-Encoding").c_str(), "chunked") == 0;
+  }
+  if (lengths == 0) return true;
+  const std::string length = request.get_header_value("Content-Length");
+  return !length.empty() && length.find_first_not_of("0123456789") == std::string::npos;
+}
+
+HttpReply UnclearFraming() {
+  return Refusal(400, "invalid_request",
+                 "Content-Length, Transfer-Encoding: expected one length in digits, or chunked");
+}
+
 HttpRequest HeadOf(const httplib::Request& request) {
   return {request.method, request.path, request.get_header_value("Authorization"), ""};
 }
+
+// The part of a common number of bytes that one body has taken.
+class BytesInFlight {
+ public:
+  BytesInFlight(std::atomic<size_t>* taken, size_t limit) : taken_(taken), limit_(limit) {}
+  ~BytesInFlight() { *taken_ -= mine_; }
+  BytesInFlight(const BytesInFlight&) = delete;
+  BytesInFlight& operator=(const BytesInFlight&) = delete;
+
+  bool Take(size_t bytes) {
+    mine_ += bytes;
+    return taken_->fetch_add(bytes) + bytes <= limit_;
+  }
+
+ private:
+  std::atomic<size_t>* const taken_;
+  const size_t limit_;
+  size_t mine_ = 0;
+};
 
 class ConnectionPeer final : public Peer {
  public:
@@ -75,6 +123,7 @@ struct HttpServer::Impl : public httplib::Server {
       : options(server_options), socket(std::move(bound)), stop_fd(stop) {
     limits.idle_timeout = options.idle_timeout;
     limits.head_timeout = options.head_timeout;
+    limits.body_timeout = options.body_timeout;
     // As sent: room for the framing of chunks. What it grows to is held to the limit in ReadBody.
     limits.body_bytes_max = options.body_bytes_max + 1024 * 1024;
     // The library's streams end when its own socket is invalid; it has none of its own here.
@@ -100,7 +149,19 @@ struct HttpServer::Impl : public httplib::Server {
   void DropConnections() EXCLUDES(mutex);
 
   void AcceptLoop();
-  void Serve(int fd);
+  // A whole connection. No exception leaves it.
+  void Serve(int fd) EXCLUDES(mutex);
+  void ServeRequests(HttpConnection& stream);
+  // Among the sockets DropConnections shuts down, or false when it already has.
+  bool Register(int fd) EXCLUDES(mutex);
+  void Unregister(int fd) EXCLUDES(mutex);
+
+  // Requests with bodies, from the first byte of the body to the last of the reply.
+  int completions_max() const { return std::max(1, options.workers - options.workers / 16 - 1); }
+  bool TakeCompletion();
+  void ReturnCompletion();
+
+  size_t BodyBytesMax() const { return std::min(options.body_bytes_max, api->body_bytes_max()); }
 
   HandlerResponse RefuseEarly(const httplib::Request& request, httplib::Response& response);
   void HandlePlain(const httplib::Request& request, httplib::Response& response);
@@ -108,8 +169,10 @@ struct HttpServer::Impl : public httplib::Server {
                       const httplib::ContentReader& reader);
   // The body into `head`, or a refusal.
   std::optional<HttpReply> ReadBody(const httplib::Request& request,
-                                    const httplib::ContentReader& reader, std::string* body);
+                                    const httplib::ContentReader& reader, BytesInFlight& share,
+                                    std::string* body);
   static void Send(HttpReply reply, httplib::Response& response);
+  static void SendAndClose(HttpReply reply, httplib::Response& response);
   // The body of `request` is not read: the connection cannot carry another one.
   static void SendUnread(const httplib::Request& request, HttpReply reply,
                          httplib::Response& response);
@@ -119,18 +182,24 @@ struct HttpServer::Impl : public httplib::Server {
   const int stop_fd;
   ConnectionLimits limits;
   Api* api = nullptr;
+  std::unique_ptr<ConnectionWorkers> workers;
   std::thread acceptor;
+  std::atomic<int> completions{0};
+  std::atomic<size_t> bodies_bytes{0};
   Mutex mutex;
   CondVar stopped_changed;
   bool stopped GUARDED_BY(mutex) = false;
+  bool dropped GUARDED_BY(mutex) = false;        // connections still in line close at once
   std::set<int> open_sockets GUARDED_BY(mutex);  // of the connections that are served
   std::atomic<bool> stopping{false};
 
   // The connection this worker serves: the library hands its routes no way to the socket.
   static thread_local HttpConnection* connection;
+  static thread_local bool holds_completion;
 };
 
 thread_local HttpConnection* HttpServer::Impl::connection = nullptr;
+thread_local bool HttpServer::Impl::holds_completion = false;
 
 void HttpServer::Impl::Install() {
   set_keep_alive_max_count(kRequestsPerConnection);
@@ -164,28 +233,33 @@ void HttpServer::Impl::Install() {
   set_error_handler(on_error);
   set_expect_100_continue_handler(
       [this](const httplib::Request& request, httplib::Response& response) {
-        if (request.get_header_value<uint64_t>("Content-Length") <= options.body_bytes_max) {
-          return 100;
+        if (!FramingIsClear(request)) {
+          SendAndClose(UnclearFraming(), response);
+          return response.status;
         }
-        SendUnread(request, TooLarge(options.body_bytes_max), response);
+        if (request.get_header_value<uint64_t>("Content-Length") <= BodyBytesMax()) return 100;
+        SendUnread(request, TooLarge(BodyBytesMax()), response);
         return response.status;
       });
 }
 
 Status HttpServer::Impl::Start(Api* routes) {
   api = routes;
+  TESSERA_ASSIGN_OR_RETURN(workers, ConnectionWorkers::Create(static_cast<size_t>(options.workers),
+                                                              [this](int fd) { Serve(fd); }));
   TESSERA_RETURN_IF_ERROR(socket->Listen());
-  acceptor = std::thread([this] { AcceptLoop(); });
+  try {
+    acceptor = std::thread([this] { AcceptLoop(); });
+  } catch (const std::system_error& error) {
+    return IoError(std::string("cannot start a thread that accepts connections: ") + error.what());
+  }
   return Status::Ok();
 }
 
 void HttpServer::Impl::AcceptLoop() {
-  httplib::ThreadPool pool(static_cast<size_t>(options.workers));
-  for (int fd = socket->Accept(stop_fd); fd >= 0; fd = socket->Accept(stop_fd)) {
-    pool.enqueue([this, fd] { Serve(fd); });
-  }
+  for (int fd = socket->Accept(stop_fd); fd >= 0; fd = socket->Accept(stop_fd)) workers->Add(fd);
   socket->Close();
-  pool.shutdown();  // joins: connections that are served end first
+  workers->Finish();  // connections that are served end first
   {
     MutexLock lock(mutex);
     stopped = true;
@@ -193,13 +267,30 @@ void HttpServer::Impl::AcceptLoop() {
   stopped_changed.notify_all();
 }
 
+bool HttpServer::Impl::Register(int fd) {
+  MutexLock lock(mutex);
+  return !dropped && open_sockets.insert(fd).second;
+}
+
+void HttpServer::Impl::Unregister(int fd) {
+  MutexLock lock(mutex);
+  open_sockets.erase(fd);
+}
+
 void HttpServer::Impl::Serve(int fd) {
-  {
-    MutexLock lock(mutex);
-    open_sockets.insert(fd);
-  }
   HttpConnection stream(fd, stop_fd, limits);
   connection = &stream;
+  try {
+    if (Register(fd)) ServeRequests(stream);
+  } catch (const std::exception&) {
+    // No memory where the library does not answer with a 500: the connection ends.
+  }
+  ReturnCompletion();
+  connection = nullptr;
+  Unregister(fd);  // before the number can belong to another connection
+}
+
+void HttpServer::Impl::ServeRequests(HttpConnection& stream) {
   for (size_t left = kRequestsPerConnection; left > 0 && stream.AwaitRequest(); --left) {
     bool closed_by_client = false;
     bool parsed = false;
@@ -209,17 +300,27 @@ void HttpServer::Impl::Serve(int fd) {
                                       parsed = true;
                                       stream.BeginBody();
                                     });
+    ReturnCompletion();
     // After a head that does not parse nobody knows where the next request begins.
     if (!parsed) stream.CloseAfterReply();
     if (!ok || last || closed_by_client || stream.closes_after_reply()) break;
   }
-  connection = nullptr;
-  MutexLock lock(mutex);
-  open_sockets.erase(fd);  // before the number can belong to another connection
+}
+
+bool HttpServer::Impl::TakeCompletion() {
+  holds_completion = ++completions <= completions_max();
+  if (!holds_completion) --completions;
+  return holds_completion;
+}
+
+void HttpServer::Impl::ReturnCompletion() {
+  if (holds_completion) --completions;
+  holds_completion = false;
 }
 
 void HttpServer::Impl::DropConnections() {
   MutexLock lock(mutex);
+  dropped = true;
   for (int fd : open_sockets) (void)::shutdown(fd, SHUT_RDWR);
 }
 
@@ -227,6 +328,10 @@ void HttpServer::Impl::DropConnections() {
 // nobody registered, and matches paths with std::regex.
 httplib::Server::HandlerResponse HttpServer::Impl::RefuseEarly(const httplib::Request& request,
                                                                httplib::Response& response) {
+  if (!FramingIsClear(request)) {
+    SendAndClose(UnclearFraming(), response);
+    return HandlerResponse::Handled;
+  }
   if (request.path.size() > kPathBytesMax) {
     SendUnread(
         request,
@@ -253,8 +358,17 @@ void HttpServer::Impl::HandlePlain(const httplib::Request& request, httplib::Res
 
 void HttpServer::Impl::HandleWithBody(const httplib::Request& request, httplib::Response& response,
                                       const httplib::ContentReader& reader) {
+  if (!TakeCompletion()) {
+    SendUnread(request,
+               Overloaded(fmt::format("{} completions are running, which is as many as this "
+                                      "server takes at a time",
+                                      completions_max())),
+               response);
+    return;
+  }
   HttpRequest full = HeadOf(request);
-  if (std::optional<HttpReply> refused = ReadBody(request, reader, &full.body)) {
+  BytesInFlight share(&bodies_bytes, options.bodies_bytes_max);
+  if (std::optional<HttpReply> refused = ReadBody(request, reader, share, &full.body)) {
     SendUnread(request, std::move(*refused), response);
     return;
   }
@@ -264,34 +378,43 @@ void HttpServer::Impl::HandleWithBody(const httplib::Request& request, httplib::
 
 std::optional<HttpReply> HttpServer::Impl::ReadBody(const httplib::Request& request,
                                                     const httplib::ContentReader& reader,
-                                                    std::string* body) {
+                                                    BytesInFlight& share, std::string* body) {
   // Without a length there is none; the library would read to the end of the connection.
   if (!HasBody(request)) return std::nullopt;
   if (request.is_multipart_form_data()) {
     return Refusal(415, "unsupported_media_type", "Content-Type: expected application/json");
   }
-  if (request.get_header_value<uint64_t>("Content-Length") > options.body_bytes_max) {
-    return TooLarge(options.body_bytes_max);
-  }
+  const size_t limit = BodyBytesMax();
+  if (request.get_header_value<uint64_t>("Content-Length") > limit) return TooLarge(limit);
   bool too_large = false;
+  bool too_many = false;
   const bool complete = reader([&](const char* data, size_t size) {
-    too_large = body->size() + size > options.body_bytes_max;
-    if (!too_large) body->append(data, size);
-    return !too_large;
+    too_large = body->size() + size > limit;
+    too_many = !too_large && !share.Take(size);
+    if (too_large || too_many) return false;
+    body->append(data, size);
+    return true;
   });
-  if (too_large) return TooLarge(options.body_bytes_max);
+  if (too_large) return TooLarge(limit);
+  if (too_many) return Overloaded("too many bytes of requests are held at a time");
   if (complete) return std::nullopt;
   return Refusal(408, "incomplete_body",
                  fmt::format("the body ended, or took too long, after {} bytes", body->size()));
 }
 
+void HttpServer::Impl::SendAndClose(HttpReply reply, httplib::Response& response) {
+  connection->CloseAfterReply();
+  reply.headers.emplace_back("Connection", "close");
+  Send(std::move(reply), response);
+}
+
 void HttpServer::Impl::SendUnread(const httplib::Request& request, HttpReply reply,
                                   httplib::Response& response) {
   if (HasBody(request)) {
-    connection->CloseAfterReply();
-    reply.headers.emplace_back("Connection", "close");
+    SendAndClose(std::move(reply), response);
+  } else {
+    Send(std::move(reply), response);
   }
-  Send(std::move(reply), response);
 }
 
 void HttpServer::Impl::Send(HttpReply reply, httplib::Response& response) {
@@ -304,10 +427,14 @@ void HttpServer::Impl::Send(HttpReply reply, httplib::Response& response) {
   // The whole stream is one call of the provider: the library checks nothing in between.
   response.set_chunked_content_provider(
       reply.content_type, [stream = std::move(reply.stream)](size_t, httplib::DataSink& sink) {
-        SinkStream out(&sink);
-        stream(out);
-        sink.done();
-        return true;
+        try {
+          SinkStream out(&sink);
+          stream(out);
+          sink.done();
+          return true;
+        } catch (const std::exception&) {  // no memory; the library would not catch it
+          return false;
+        }
       });
 }
 

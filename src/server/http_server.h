@@ -8,6 +8,11 @@
 //   draining  no new connections; idle ones close at once, running replies go on to their end
 //             (Api::CancelAll cuts them short, DropConnections those whose client is the slow one)
 //
+// H1  A sixteenth of the workers is kept from requests with a body, so that /health is answered
+//     while all others generate: what is too much gets 503 "server_overloaded" and Retry-After.
+// H2  Where a request ends is never guessed: two lengths, one that is not a number or one beside a
+//     Transfer-Encoding are 400 and the end of the connection.
+//
 // What cpp-httplib 0.11 leaves to its user, with the reasons: a pool of workers (an idle keep-alive
 // connection holds one: its 8 serve 64 streams in 26 s instead of .33 s), TCP_NODELAY (TTFT 52 →
 // 14 ms), a backlog of 1024 (its 5 costs a burst a SYN retransmit, 1.1 s), many requests a
@@ -34,6 +39,9 @@ struct HttpServerOptions {
   size_t body_bytes_max = size_t{32} << 20;  // after decompression
   std::chrono::milliseconds idle_timeout{5'000};
   std::chrono::milliseconds head_timeout{10'000};
+  std::chrono::milliseconds body_timeout{10'000};  // and a second more for each 64 KiB that came
+  // Of all requests whose bodies are held at a time.
+  size_t bodies_bytes_max = size_t{64} << 20;
 };
 
 class HttpServer {

@@ -289,6 +289,99 @@ TEST_F(HttpServerTest, EndlessHeadersLoseTheConnection) {
   EXPECT_EQ(reply.find("HTTP/1.1 200"), std::string::npos) << reply.substr(0, 200);
 }
 
+TEST_F(HttpServerTest, SlowBodiesLoseTheConnectionAndSteadyOnesDoNot) {
+  HttpServerOptions options;
+  options.body_timeout = std::chrono::milliseconds(300);
+  const RunningServer server(engine_.get(), options);
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: ";
+  const auto begin = std::chrono::steady_clock::now();
+  RawConnection slow(server.http->port());
+  slow.Send(head + "1000\r\n\r\n{");
+  for (int i = 0; i < 12; ++i) {
+    slow.Send(" ");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  EXPECT_NE(slow.ReadAll(std::chrono::seconds(5)).find("HTTP/1.1 408"), std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+  // 600 ms, at ten times the rate that is asked for.
+  RawConnection steady(server.http->port());
+  const std::string piece(32 * 1024, ' ');
+  const std::string json = R"({"prompt":"Q:","max_tokens":1})";
+  steady.Send(head + std::to_string(12 * piece.size() + json.size()) +
+              "\r\nConnection: close\r\n\r\n");
+  for (int i = 0; i < 12; ++i) {
+    steady.Send(piece);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  steady.Send(json);
+  const std::string reply = steady.ReadAll(std::chrono::seconds(5));
+  EXPECT_NE(reply.find("HTTP/1.1 200"), std::string::npos) << reply;
+}
+
+TEST_F(HttpServerTest, SomeWorkersAreLeftForHealthWhateverGenerates) {
+  HttpServerOptions options;
+  options.workers = 3;  // two of them complete
+  const RunningServer server(engine_.get(), options);
+  Json body = Long();
+  std::vector<std::unique_ptr<RawConnection>> clients;
+  for (bool stream : {false, true}) {
+    body["stream"] = stream;
+    clients.push_back(std::make_unique<RawConnection>(server.http->port()));
+    clients.back()->Send(PostText(body.dump()));
+  }
+  ASSERT_TRUE(Eventually([] { return engine_->Stats().running == 2; }));
+  httplib::Client client = server.Client();
+  const auto refused = client.Post("/v1/completions", body.dump(), "application/json");
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->status, 503);
+  EXPECT_EQ(refused->get_header_value("Retry-After"), "1");
+  EXPECT_EQ(Json::parse(refused->body)["error"]["code"], "server_overloaded");
+  EXPECT_EQ(client.Get("/health")->status, 200);
+  // Those that leave make room.
+  clients.clear();
+  EXPECT_TRUE(Eventually([&] {
+    return server.Complete({{"prompt", "Q:"}, {"max_tokens", 1}}).status == 200;
+  }));
+}
+
+TEST_F(HttpServerTest, BytesOfAllBodiesTogetherAreLimited) {
+  HttpServerOptions options;
+  options.bodies_bytes_max = 100'000;
+  const RunningServer server(engine_.get(), options);
+  const std::string body = R"({"prompt":"Q:","max_tokens":1})" + std::string(60'000, ' ');
+  RawConnection half(server.http->port());
+  half.Send(PostText(body).substr(0, 60'000));
+  EXPECT_TRUE(Eventually([&] { return server.Post(body).status == 503; }));
+  half.Abort();
+  EXPECT_TRUE(Eventually([&] { return server.Post(body).status == 200; }));
+}
+
+TEST_F(HttpServerTest, ABodyWhoseEndIsUnclearIsRefusedAndEndsTheConnection) {
+  const RunningServer server(engine_.get());
+  const char* const cases[] = {
+      "Content-Length: 5\r\nContent-Length: 5",
+      "Content-Length: 0\r\nContent-Length: 0",
+      "Content-Length: +5",
+      "Content-Length: -5",
+      "Content-Length: 5, 5",
+      "Content-Length: 0x5",
+      "Content-Length: 5\r\nTransfer-Encoding: chunked",
+      "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+      "Transfer-Encoding: gzip, chunked",
+      "Expect: 100-continue\r\nContent-Length: +5",
+  };
+  for (const char* framing : cases) {
+    SCOPED_TRACE(framing);
+    RawConnection raw(server.http->port());
+    raw.Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\n" + std::string(framing) +
+             "\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n");
+    const std::string reply = raw.ReadAll(std::chrono::seconds(3));
+    EXPECT_TRUE(reply.starts_with("HTTP/1.1 400")) << reply;
+    EXPECT_NE(reply.find("\"invalid_request\""), std::string::npos) << reply;
+    EXPECT_EQ(reply.find("HTTP/1.1 200"), std::string::npos) << reply;
+  }
+}
+
 TEST_F(HttpServerTest, ATakenPortOrAnUnknownHostIsAnIoError) {
   const RunningServer server(engine_.get());
   HttpServerOptions options;
@@ -361,6 +454,22 @@ TEST_F(HttpServerTest, DropConnectionsCutsOffAClientThatDoesNotRead) {
   EXPECT_FALSE(server.http->WaitStopped(std::chrono::milliseconds(200)));
   server.http->DropConnections();
   EXPECT_TRUE(server.http->WaitStopped(std::chrono::seconds(2)));
+}
+
+TEST_F(HttpServerTest, DropConnectionsCutsOffThoseStillInLine) {
+  HttpServerOptions options;
+  options.workers = 1;
+  RunningServer server(engine_.get(), options);
+  RawConnection served(server.http->port());
+  RawConnection in_line(server.http->port());
+  for (RawConnection* half : {&served, &in_line}) {
+    half->Send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  server.http->BeginStop();
+  EXPECT_FALSE(server.http->WaitStopped(std::chrono::milliseconds(200)));
+  server.http->DropConnections();
+  EXPECT_TRUE(server.http->WaitStopped(std::chrono::seconds(3)));
 }
 
 TEST_F(HttpServerTest, WhatCanNeverFitTheBudgetIsRefusedWithTheBytes) {
