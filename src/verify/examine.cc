@@ -63,17 +63,34 @@ std::vector<CellRow> RowsOf(const Matrix& matrix, const ExaminationPlan& plan) {
   return InRunOrder(std::move(rows), sizes, plan.seed);
 }
 
-Status RunCells(const Context& context, const ExaminationPlan& plan,
+// Says whether to begin another cell, given how long those before it took.
+class TimeLimit {
+ public:
+  TimeLimit(Clock::time_point start, double seconds) : start_(start), seconds_(seconds) {}
+  bool AllowsAnother() const {
+    return seconds_ <= 0 || SecondsSince(start_) + longest_ <= seconds_;
+  }
+  void Took(double seconds) { longest_ = std::max(longest_, seconds); }
+
+ private:
+  const Clock::time_point start_;
+  const double seconds_;
+  double longest_ = 0;
+};
+
+Status RunCells(const Context& context, const ExaminationPlan& plan, TimeLimit limit,
                 const ExaminationProgress& progress, Examination* examination) {
-  const Clock::time_point start = Clock::now();
   const std::vector<CellRow> rows = RowsOf(*context.matrix, plan);
   examination->cells_planned = static_cast<uint32_t>(rows.size());
   ValuesSeen seen(context.matrix->sizes());
   for (const CellRow& row : rows) {
+    const bool needed = plan.minimum_always && !seen.all();
+    if (!needed && !limit.AllowsAnother()) break;
+    const Clock::time_point start = Clock::now();
     const uint64_t seed = CounterRandom(plan.seed, examination->cells_run);
-    if (plan.seconds_max > 0 && SecondsSince(start) > plan.seconds_max) break;
     TESSERA_ASSIGN_OR_RETURN(const Comparison comparison,
                              RunCell(context, SettingsOf(context, row, seed), Fault::kNone));
+    limit.Took(SecondsSince(start));
     ++examination->cells_run;
     seen.Add(row);
     examination->every_value_run = seen.all();
@@ -177,10 +194,12 @@ Result<Examination> Examine(const Model& model, const Matrix& matrix, const Exam
   Lab lab(model, MakeWorkload(model.shape(), plan.size, plan.seed));
   ReferenceRecorder reference;
   TESSERA_RETURN_IF_ERROR(lab.RunReference(matrix.At(matrix.reference()), &reference));
+  examination.reference_seconds = SecondsSince(start);
   examination.reference_finite = !reference.HasNonFiniteLogits();
   const Context context{&lab, &matrix, &reference};
-  TESSERA_RETURN_IF_ERROR(RunCells(context, plan, progress, &examination));
   TESSERA_RETURN_IF_ERROR(RunControls(context, plan.seed, &examination));
+  const TimeLimit limit(start, plan.seconds_max);
+  TESSERA_RETURN_IF_ERROR(RunCells(context, plan, limit, progress, &examination));
   examination.seconds = SecondsSince(start);
   return examination;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Examine holds one model against its own reference: it records the reference run, runs cells of
-// the matrix until one differs or all are equal, makes a differing cell as simple as it can, and
-// runs the negative controls. A control whose fault needs a longer sequence than the cells have is
-// run on a workload of its own, with the fastest kernels and a reference made by them.
+// Examine holds one model against its own reference: it records the reference run, runs the
+// negative controls, then cells of the matrix until one differs or all are equal or time is up, and
+// makes a differing cell as simple as it can. A control whose fault needs a longer sequence than
+// the cells have is run on a workload of its own, with the fastest kernels and a reference made by
+// them.
 //
 // Simplest cell: starting from the cell that differs, each dimension in turn goes back to the
 // reference's value if the cell still differs without it. What remains are the settings that it
@@ -33,7 +34,11 @@ struct ExaminationPlan {
   WorkloadSize size = {};
   bool full_product = false;  // else pairwise
   uint32_t arrays = 1;        // pairwise arrays, each from its own seed: together more than pairs
-  double seconds_max = 0;     // no further cell is begun after this; 0: no limit
+  // Of the whole examination, 0: no limit. The reference and the controls are run in any case; no
+  // cell is begun that would end later if it took as long as the longest so far.
+  double seconds_max = 0;
+  // Cells are begun in spite of the limit until every value of every dimension was in one.
+  bool minimum_always = false;
   uint64_t seed = 1;
 };
 
@@ -63,6 +68,7 @@ struct Examination {
   uint32_t cells_run = 0;
   EvidenceCounts counts;
   double seconds = 0;
+  double reference_seconds = 0;
   bool every_value_run = false;  // each value of each dimension was in a cell
   bool reference_finite = true;  // NaN or infinite logits in the reference prove nothing
   std::optional<Mismatch> mismatch;

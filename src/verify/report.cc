@@ -42,11 +42,20 @@ std::string CellsText(uint32_t run, uint32_t planned) {
 std::string VerdictText(const VerifyReport& report) {
   const EvidenceCounts counts = report.counts();
   const bool all = report.cells() == report.cells_planned();
-  return fmt::format(
-      "{}: {} cells{}, {} norm rows, {} logit rows, {} of state, {} control runs, {:.1f} s\n",
-      VerdictWord(report.verdict()), CellsText(report.cells(), report.cells_planned()),
-      all || report.verdict() == Verdict::kFailed ? "" : " in the time limit", counts.norm_rows,
-      counts.logit_rows, FormatBytes(counts.state_bytes), report.controls(), report.seconds);
+  std::string overrun;
+  if (report.overran() && !report.examinations.empty()) {
+    const Examination& given = report.examinations.front();
+    overrun = fmt::format("more than {:.0f} s: {} took {:.1f} s, {:.1f} s of that its reference\n",
+                          kQuickSeconds, given.name, given.seconds, given.reference_seconds);
+  }
+  return overrun + fmt::format(
+                       "{}: {} cells{}, {} norm rows, {} logit rows, {} of state, {} control runs, "
+                       "{:.1f} s\n",
+                       VerdictWord(report.verdict()),
+                       CellsText(report.cells(), report.cells_planned()),
+                       all || report.verdict() == Verdict::kFailed ? "" : " in the time limit",
+                       counts.norm_rows, counts.logit_rows, FormatBytes(counts.state_bytes),
+                       report.controls(), report.seconds);
 }
 
 std::string PlanWord(const Examination& examination) {
@@ -128,6 +137,7 @@ Json ExaminationJson(const VerifyReport& report, size_t index) {
                {"logit_rows", examination.counts.logit_rows},
                {"state_bytes", examination.counts.state_bytes},
                {"seconds", examination.seconds},
+               {"reference_seconds", examination.reference_seconds},
                {"reference_finite", examination.reference_finite},
                {"every_value_run", examination.every_value_run},
                {"equal", !examination.mismatch.has_value()}};

@@ -19,10 +19,36 @@ namespace {
 // Weights beyond this make a token so dear that sequences are shortened.
 constexpr uint64_t kLargeModelBytes = 128 * kMiB;
 
-// --quick begins no further cell of the given model, or of a toy, after this. Enough for all of
-// them on two cores with the bundled model.
-constexpr double kQuickModelSeconds = 30;
-constexpr double kQuickToySeconds = 5;
+// --quick leaves this for what no estimate of a cell's time foresees. The given model has half of
+// the rest, and each toy an equal share of what those before it left.
+constexpr double kQuickReserveSeconds = 6;
+
+// The time of one Verify, shared out among its examinations.
+class TimeBudget {
+ public:
+  explicit TimeBudget(bool limited) : limited_(limited) {}
+  double elapsed() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  // What an examination may take when this is its share of what is left; 0 when there is no limit.
+  double Share(double share) const {
+    if (!limited_) return 0;
+    const double left = kQuickSeconds - kQuickReserveSeconds - elapsed();
+    return std::max(left * share, 1e-3);
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const bool limited_;
+};
+
+// What the examinations of one Verify have in common.
+struct Session {
+  const Matrix& matrix;
+  const VerifyOptions& options;
+  TimeBudget budget;
+  bool large = false;  // the given model
+};
 
 bool IsLarge(const Model& model) { return model.weight_bytes() > kLargeModelBytes; }
 
@@ -49,17 +75,19 @@ void Add(const Matrix& matrix, Examination examination, VerifyReport* report) {
   report->examinations.push_back(std::move(examination));
 }
 
-Status ExamineGiven(const std::string& path, const Matrix& matrix, const VerifyOptions& options,
-                    VerifyReport* report) {
+Status ExamineGiven(const std::string& path, Session* session, VerifyReport* report) {
   TESSERA_ASSIGN_OR_RETURN(const auto model, LoadModel(path));
+  session->large = IsLarge(*model);
+  const VerifyOptions& options = session->options;
   ExaminationPlan plan{.name = model->shape().name,
-                       .size = VerifySize(IsLarge(*model), options.quick),
+                       .size = VerifySize(session->large, options.quick),
                        .seed = options.seed};
-  plan.seconds_max = options.quick ? kQuickModelSeconds : 0;
-  plan.arrays = options.quick || IsLarge(*model) ? 1 : 3;
+  plan.seconds_max = session->budget.Share(0.5);
+  plan.minimum_always = session->large;
+  plan.arrays = options.quick || session->large ? 1 : 3;
   TESSERA_ASSIGN_OR_RETURN(Examination examination,
-                           Examine(*model, matrix, plan, options.progress));
-  Add(matrix, std::move(examination), report);
+                           Examine(*model, session->matrix, plan, options.progress));
+  Add(session->matrix, std::move(examination), report);
   return Status::Ok();
 }
 
@@ -68,26 +96,40 @@ constexpr WorkloadSize kToySize{.prompt_tokens = 270, .decode_tokens = 18, .comp
 // From the fourth split on the attention of a decode step is spread over threads by split.
 constexpr WorkloadSize kLongToySize{.prompt_tokens = 790, .decode_tokens = 26, .companions = 2};
 
-Status ExamineToy(const ToyModel& toy, const WorkloadSize& size, bool full_product,
-                  const Matrix& matrix, const VerifyOptions& options, VerifyReport* report) {
-  TESSERA_ASSIGN_OR_RETURN(const auto model, MakeToyModel(toy, options.seed));
-  ExaminationPlan plan{.name = toy.name, .size = size, .seed = options.seed};
-  plan.full_product = full_product;
-  plan.seconds_max = options.quick ? kQuickToySeconds : 0;
-  if (size.prompt_tokens > kToySize.prompt_tokens) plan.name += ", long";
+struct ToyRun {
+  const ToyModel* toy = nullptr;
+  WorkloadSize size;
+  bool full_product = false;
+};
+
+std::vector<ToyRun> ToyRuns(bool quick) {
+  std::vector<ToyRun> runs;
+  for (const ToyModel& toy : ToyModels()) {
+    runs.push_back({&toy, kToySize, runs.empty() && !quick});
+    if (toy.options.shape.has_attention()) runs.push_back({&toy, kLongToySize, false});
+  }
+  return runs;
+}
+
+Status ExamineToy(const ToyRun& run, double share, const Session& session, VerifyReport* report) {
+  const VerifyOptions& options = session.options;
+  TESSERA_ASSIGN_OR_RETURN(const auto model, MakeToyModel(*run.toy, options.seed));
+  ExaminationPlan plan{.name = run.toy->name, .size = run.size, .seed = options.seed};
+  plan.full_product = run.full_product;
+  plan.seconds_max = session.budget.Share(share);
+  plan.minimum_always = session.large;
+  if (run.size.prompt_tokens > kToySize.prompt_tokens) plan.name += ", long";
   TESSERA_ASSIGN_OR_RETURN(Examination examination,
-                           Examine(*model, matrix, plan, options.progress));
-  Add(matrix, std::move(examination), report);
+                           Examine(*model, session.matrix, plan, options.progress));
+  Add(session.matrix, std::move(examination), report);
   return Status::Ok();
 }
 
-Status ExamineToys(const Matrix& matrix, const VerifyOptions& options, VerifyReport* report) {
-  const auto toys = ToyModels();
-  for (size_t i = 0; i < toys.size(); ++i) {
-    const bool full_product = i == 0 && !options.quick;
-    TESSERA_RETURN_IF_ERROR(ExamineToy(toys[i], kToySize, full_product, matrix, options, report));
-    if (!toys[i].options.shape.has_attention()) continue;
-    TESSERA_RETURN_IF_ERROR(ExamineToy(toys[i], kLongToySize, false, matrix, options, report));
+Status ExamineToys(const Session& session, VerifyReport* report) {
+  const std::vector<ToyRun> runs = ToyRuns(session.options.quick);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const double share = 1.0 / static_cast<double>(runs.size() - i);
+    TESSERA_RETURN_IF_ERROR(ExamineToy(runs[i], share, session, report));
   }
   return Status::Ok();
 }
@@ -149,17 +191,17 @@ std::vector<int> ThreadValues(const std::vector<int>& listed) {
 }
 
 Result<VerifyReport> Verify(const std::string& path, const VerifyOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
   const Matrix matrix(AvailableKernels(), ThreadValues(options.threads));
+  Session session{matrix, options, TimeBudget(options.quick)};
   VerifyReport report;
   report.path = path;
   report.cpu = CpuModelName();
   report.quick = options.quick;
   report.seed = options.seed;
   report.dimensions = matrix.dimensions();
-  TESSERA_RETURN_IF_ERROR(ExamineGiven(path, matrix, options, &report));
-  TESSERA_RETURN_IF_ERROR(ExamineToys(matrix, options, &report));
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  TESSERA_RETURN_IF_ERROR(ExamineGiven(path, &session, &report));
+  TESSERA_RETURN_IF_ERROR(ExamineToys(session, &report));
+  report.seconds = session.budget.elapsed();
   return report;
 }
 

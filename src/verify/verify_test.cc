@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "verify/report.h"
 #include "verify/toy_models.h"
@@ -45,6 +47,7 @@ TEST(Verify, EveryToyIsExact) {
 }
 
 constexpr size_t kF16Toy = 2;
+constexpr size_t kMambaToy = 3;
 
 TEST(Verify, EveryControlIsDetected) {
   const auto model = Toy(kF16Toy);
@@ -241,6 +244,49 @@ TEST(Verify, ARunCutShortIsIncompleteAndDoesNotPass) {
   const std::string line = fmt::format("INCOMPLETE: {} of {} cells in the time limit",
                                        report.cells(), report.cells_planned());
   EXPECT_NE(VerifyText(report).find(line), std::string::npos) << VerifyText(report);
+}
+
+void SlowNorm(const float* x, const float* weight, uint32_t n, float eps, float* y) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ScalarKernels().rms_norm(x, weight, n, eps, y);
+}
+
+// Each of the 12 tokens has a norm in each of three layers: the reference alone takes 36 ms.
+Result<Examination> ExamineSlowly(bool minimum_always) {
+  KernelTable slow = ScalarKernels();
+  slow.rms_norm = SlowNorm;
+  const Matrix matrix(std::vector<const KernelTable*>{&slow}, std::vector<int>{1});
+  ExaminationPlan plan{.name = "toy", .size = {.prompt_tokens = 10, .decode_tokens = 2}};
+  plan.seconds_max = 0.036;
+  plan.minimum_always = minimum_always;
+  return Examine(*Toy(kMambaToy), matrix, plan, {});
+}
+
+TEST(Verify, TheTimeLimitCountsTheReference) {
+  const auto examination = ExamineSlowly(false);
+  ASSERT_TRUE(examination.has_value());
+  EXPECT_GE(examination->reference_seconds, 0.036);
+  EXPECT_EQ(examination->cells_run, 0u);
+  EXPECT_FALSE(examination->reached_minimum());
+}
+
+TEST(Verify, TheMinimumIsRunInSpiteOfTheTimeLimitWhereAsked) {
+  const auto examination = ExamineSlowly(true);
+  ASSERT_TRUE(examination.has_value());
+  EXPECT_TRUE(examination->reached_minimum());
+  EXPECT_LT(examination->cells_run, examination->cells_planned);
+}
+
+TEST(Verify, AQuickRunThatTookLongerSaysWhatTookIt) {
+  VerifyReport report = ReportOf(0);
+  report.quick = true;
+  EXPECT_EQ(VerifyText(report).find("more than 60 s"), std::string::npos);
+  report.seconds = 75;
+  report.examinations[0].seconds = 70;
+  report.examinations[0].reference_seconds = 50;
+  EXPECT_NE(
+      VerifyText(report).find("more than 60 s: toy took 70.0 s, 50.0 s of that its reference"),
+      std::string::npos);
 }
 
 TEST(Verify, ARunThatHadEveryValuePassesAndSaysHowManyCellsItRan) {
