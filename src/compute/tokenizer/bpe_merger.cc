@@ -22,6 +22,9 @@ namespace {
 // it only costs the merges across the cut.
 constexpr size_t kChunkBytesMax = size_t{1} << 30;
 
+// Between left and right; a space that is the left string itself is not it.
+size_t SpaceIn(std::string_view merge) { return merge.find(' ', 1); }
+
 uint64_t PairKey(uint32_t left, uint32_t right) { return uint64_t{left} << 32 | right; }
 
 }  // namespace
@@ -40,14 +43,19 @@ class BpeMerger::Builder {
   }
 
   Status Add(std::span<const std::string_view> merges) {
+    // All of them before the table is allocated: it has up to 96 bytes for a merge of 8 in the
+    // file.
+    for (size_t rank = 0; rank < merges.size(); ++rank) {
+      const size_t space = SpaceIn(merges[rank]);
+      if (space == std::string_view::npos || space + 1 == merges[rank].size()) {
+        return BadFile(fmt::format("tokenizer.ggml.merges[{}]: expected \"left right\", found {}",
+                                   rank, Quoted(merges[rank])));
+      }
+    }
     merger_->entries_.resize(std::bit_ceil(2 * merges.size() + 1));
     for (size_t rank = 0; rank < merges.size(); ++rank) {
       const std::string_view merge = merges[rank];
-      const size_t space = merge.find(' ', 1);
-      if (space == std::string_view::npos || space + 1 == merge.size()) {
-        return BadFile(fmt::format("tokenizer.ggml.merges[{}]: expected \"left right\", found {}",
-                                   rank, Quoted(merge)));
-      }
+      const size_t space = SpaceIn(merge);
       // A string with a character that stands for no byte can never be met.
       const auto left = BytesFromAlphabet(merge.substr(0, space));
       const auto right = BytesFromAlphabet(merge.substr(space + 1));

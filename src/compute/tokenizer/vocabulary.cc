@@ -41,6 +41,10 @@ constexpr std::string_view kEndTexts[] = {
     "[e~[",
 };
 
+// Every position of a text is compared with the special tokens that begin there, so their length
+// bounds what a prompt costs, and each byte is a node of 20 bytes. Published ones have under 40.
+constexpr size_t kSpecialBytesMax = 1024;
+
 bool IsEndText(std::string_view text) {
   return std::find(std::begin(kEndTexts), std::end(kEndTexts), text) != std::end(kEndTexts);
 }
@@ -94,6 +98,11 @@ Result<Vocabulary> Vocabulary::Create(const VocabularyData& data) {
     const bool end = IsEndText(data.tokens[i]);
     const auto kind =
         data.token_types ? static_cast<TokenKind>((*data.token_types)[i]) : TokenKind::kNormal;
+    if (kind != TokenKind::kNormal && data.tokens[i].size() > kSpecialBytesMax) {
+      return BadFile(fmt::format(
+          "tokenizer.ggml.tokens[{}]: expected at most {} bytes in a special token, found {}", i,
+          kSpecialBytesMax, data.tokens[i].size()));
+    }
     vocabulary.AddToken(data.tokens[i], end ? TokenKind::kControl : kind);
     if (end) {
       vocabulary.AddEnd(static_cast<TokenId>(i));

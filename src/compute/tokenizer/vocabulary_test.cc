@@ -70,6 +70,21 @@ TEST(Vocabulary, DamagedArraysAreNamed) {
   ExpectBadFile(words.Data(), "tokenizer.ggml.tokens: expected distinct tokens, found 'a' twice");
 }
 
+TEST(Vocabulary, ALongSpecialTokenIsRefusedWithItsIdAndLength) {
+  for (const TokenKind kind : {TokenKind::kControl, TokenKind::kUserDefined, TokenKind::kUnknown}) {
+    TestVocabulary words;
+    words.AddToken(std::string(1024, '<'), kind);
+    EXPECT_TRUE(Tokenizer::FromVocabulary(words.Data()).has_value());
+    words.AddToken(std::string(1025, '<'), kind);
+    ExpectBadFile(words.Data(),
+                  "tokenizer.ggml.tokens[257]: expected at most 1024 bytes in a special token, "
+                  "found 1025");
+  }
+  TestVocabulary words;  // of another kind it costs nothing but its bytes
+  words.AddToken(std::string(5000, 'a'), TokenKind::kNormal);
+  EXPECT_TRUE(Tokenizer::FromVocabulary(words.Data()).has_value());
+}
+
 TEST(Vocabulary, AbsentTypesAreNormalAndEmptyTextsAreTolerated) {
   TestVocabulary words;
   words.AddToken("", TokenKind::kNormal);
