@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verify/toy_models.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <system_error>
+#include <cstddef>
 #include <vector>
 
 #include "compute/gguf/gguf_file.h"
@@ -88,38 +82,6 @@ ToyModel LlamaToy() {
   return Make("toy llama bf16", shape, GgufTensorType::kBF16);
 }
 
-// A folder of its own that goes with all that is in it.
-class TemporaryFolder {
- public:
-  static Result<TemporaryFolder> Create() {
-    std::error_code error;
-    const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
-    if (error) return IoError("the folder for temporary files: " + error.message());
-    std::string name = parent / "tessera-toy-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) {
-      return IoError(fmt::format("{}: {}", name, std::strerror(errno)));
-    }
-    return TemporaryFolder(std::move(name));
-  }
-  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::move(other.path_)) {
-    other.path_.clear();
-  }
-  TemporaryFolder& operator=(TemporaryFolder&& other) noexcept {
-    std::swap(path_, other.path_);
-    return *this;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-
-  const std::string& path() const { return path_; }
-
- private:
-  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
-
 }  // namespace
 
 std::span<const ToyModel> ToyModels() {
@@ -137,10 +99,8 @@ Result<std::unique_ptr<Model>> MakeToyModel(const ToyModel& toy, uint64_t seed) 
   RandomModelOptions options = toy.options;
   options.seed = seed;
   TESSERA_ASSIGN_OR_RETURN(const RandomModel random, RandomModel::Make(options));
-  TESSERA_ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::Create());
-  const std::string path = folder.path() + "/toy.gguf";
-  TESSERA_RETURN_IF_ERROR(random.Write(path));
-  TESSERA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
+  const std::vector<std::byte> bytes = random.ToBytes();
+  TESSERA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Parse(bytes, toy.name));
   ThreadPool threads(1);
   return Model::Load(file, threads);
 }

@@ -4,7 +4,7 @@
 // each weight type, grouped and normed SSM, a tied head, sizes that are no multiple of a vector or
 // a tile. They show faults that the given model's shape would hide.
 //
-// Failure: kIo when the temporary file cannot be written. Threads: one call at a time.
+// Threads: one call at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct ToyModel {
 // The first is the one for the full product: two layers of falcon-h1 in bf16.
 std::span<const ToyModel> ToyModels();
 
-// Writes the model to a temporary file, loads it and removes the file.
+// Made and loaded in memory.
 Result<std::unique_ptr<Model>> MakeToyModel(const ToyModel& toy, uint64_t seed);
 
 }  // namespace tessera

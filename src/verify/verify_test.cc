@@ -3,9 +3,15 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -17,6 +23,9 @@ namespace tessera {
 namespace {
 
 constexpr WorkloadSize kSmall{.prompt_tokens = 40, .decode_tokens = 6, .companions = 3};
+
+constexpr size_t kF16Toy = 2;
+constexpr size_t kMambaToy = 3;
 
 std::unique_ptr<Model> Toy(size_t index) {
   auto model = MakeToyModel(ToyModels()[index], 1);
@@ -33,6 +42,32 @@ Examination ExamineToy(const Model& model, std::vector<const KernelTable*> kerne
   return std::move(*examination);
 }
 
+TEST(ToyModels, AreMadeWithoutAFolderForTemporaryFiles) {
+  const char* before = std::getenv("TMPDIR");
+  const std::string saved = before == nullptr ? "" : before;
+  ASSERT_EQ(setenv("TMPDIR", "/no/such/folder", 1), 0);
+  const auto model = MakeToyModel(ToyModels()[0], 1);
+  if (before == nullptr) {
+    unsetenv("TMPDIR");
+  } else {
+    setenv("TMPDIR", saved.c_str(), 1);
+  }
+  EXPECT_TRUE(model.has_value()) << model.error().ToString();
+}
+
+TEST(ToyModels, HaveTheBytesThatAFileWouldHave) {
+  const auto random = RandomModel::Make(ToyModels()[kF16Toy].options);
+  ASSERT_TRUE(random.has_value());
+  const std::string path = ::testing::TempDir() + fmt::format("/toy-{}.gguf", ::getpid());
+  ASSERT_TRUE(random->Write(path).ok());
+  std::ifstream file(path, std::ios::binary);
+  const std::string written{std::istreambuf_iterator<char>(file), {}};
+  std::remove(path.c_str());
+  const std::vector<std::byte> bytes = random->ToBytes();
+  ASSERT_EQ(bytes.size(), written.size());
+  EXPECT_EQ(std::memcmp(bytes.data(), written.data(), bytes.size()), 0);
+}
+
 TEST(Verify, EveryToyIsExact) {
   for (size_t i = 0; i < ToyModels().size(); ++i) {
     const auto model = Toy(i);
@@ -45,9 +80,6 @@ TEST(Verify, EveryToyIsExact) {
     EXPECT_GT(examination.counts.state_bytes, 10000u);
   }
 }
-
-constexpr size_t kF16Toy = 2;
-constexpr size_t kMambaToy = 3;
 
 TEST(Verify, EveryControlIsDetected) {
   const auto model = Toy(kF16Toy);

@@ -67,7 +67,8 @@ struct GgufWriter::State {
 
   std::string path;
   std::string partial_path;
-  std::vector<char> stream_buffer = std::vector<char>(kStreamBufferBytes);  // of file
+  std::vector<std::byte>* memory = nullptr;  // instead of a file
+  std::vector<char> stream_buffer;           // of file
   std::FILE* file = nullptr;
   Phase phase = Phase::kDeclaring;
   Status failure;  // the first one; every later call returns it again
@@ -94,7 +95,12 @@ Status GgufWriter::State::Error(std::string_view what) {
 
 Status GgufWriter::State::Put(const void* bytes, size_t size_bytes) {
   if (!failure.ok()) return failure;
-  if (std::fwrite(bytes, 1, size_bytes, file) != size_bytes) return Error("cannot write");
+  if (memory != nullptr) {
+    const auto* from = static_cast<const std::byte*>(bytes);
+    memory->insert(memory->end(), from, from + size_bytes);
+  } else if (std::fwrite(bytes, 1, size_bytes, file) != size_bytes) {
+    return Error("cannot write");
+  }
   written_bytes += size_bytes;
   return Status::Ok();
 }
@@ -144,7 +150,14 @@ Result<GgufWriter> GgufWriter::Create(const std::string& path) {
     ::close(fd);
     return error;
   }
+  state->stream_buffer.resize(kStreamBufferBytes);
   std::setvbuf(state->file, state->stream_buffer.data(), _IOFBF, state->stream_buffer.size());
+  return GgufWriter(std::move(state));
+}
+
+GgufWriter GgufWriter::InMemory(std::vector<std::byte>* bytes) {
+  auto state = std::make_unique<State>();
+  state->memory = bytes;
   return GgufWriter(std::move(state));
 }
 
@@ -243,6 +256,10 @@ Status GgufWriter::Finish() {
   TESSERA_CHECK(state.phase == State::Phase::kWriting);
   if (!state.failure.ok()) return state.failure;
   TESSERA_CHECK(state.current == state.tensor_sizes_bytes.size());
+  if (state.memory != nullptr) {
+    state.phase = State::Phase::kDone;
+    return Status::Ok();
+  }
   if (std::fflush(state.file) != 0) return state.Error("cannot write");
   if (::fsync(::fileno(state.file)) != 0) return state.Error("cannot write");
   if (std::fclose(std::exchange(state.file, nullptr)) != 0) return state.Error("cannot close");

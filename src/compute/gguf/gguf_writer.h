@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// GgufWriter writes a GGUF v3 file: keys first, tensor declarations second, then the data of each
-// tensor in declaration order, streamed, so that a model larger than memory can be made.
+// GgufWriter writes a GGUF v3 file, to disk or to memory: keys first, tensor declarations second,
+// then the data of each tensor in declaration order, streamed, so that a model larger than memory
+// can be made.
 //
 //   Declaring --BeginData--> Writing --(all declared bytes written) Finish--> Done
 //
@@ -14,6 +15,7 @@
 // Threads: one at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -30,6 +32,8 @@ namespace tessera {
 class GgufWriter {
  public:
   static Result<GgufWriter> Create(const std::string& path);
+  // Appends the file to `bytes`, which must outlive the writer, instead: no disk is touched.
+  static GgufWriter InMemory(std::vector<std::byte>* bytes);
   GgufWriter(GgufWriter&&) noexcept;
   GgufWriter& operator=(GgufWriter&&) noexcept;
   ~GgufWriter();

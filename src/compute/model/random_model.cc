@@ -308,6 +308,16 @@ void RandomModel::AddTensors() {
 
 Status RandomModel::Write(const std::string& path, const Progress& progress) const {
   TESSERA_ASSIGN_OR_RETURN(GgufWriter writer, GgufWriter::Create(path));
+  return WriteTo(std::move(writer), progress);
+}
+
+std::vector<std::byte> RandomModel::ToBytes() const {
+  std::vector<std::byte> bytes;
+  TESSERA_CHECK(WriteTo(GgufWriter::InMemory(&bytes), {}).ok());
+  return bytes;
+}
+
+Status RandomModel::WriteTo(GgufWriter writer, const Progress& progress) const {
   for (const Key& key : keys) std::visit(KeyWriter{&writer, key.name}, key.value);
   for (const Tensor& tensor : tensors) writer.DeclareTensor(tensor.name, tensor.type, tensor.ne);
   TESSERA_RETURN_IF_ERROR(writer.BeginData());

@@ -17,6 +17,7 @@
 // type that cannot be written; kIo. Threads: one at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -29,6 +30,8 @@
 #include "compute/model/model_shape.h"
 
 namespace tessera {
+
+class GgufWriter;
 
 struct RandomModelOptions {
   ModelShape shape;
@@ -60,12 +63,15 @@ class RandomModel {
   // and of how many.
   using Progress = std::function<void(uint64_t written, uint64_t of)>;
   Status Write(const std::string& path, const Progress& progress = {}) const;
+  // The bytes of the same file, for GgufFile::Parse: no disk is touched.
+  std::vector<std::byte> ToBytes() const;
 
   std::vector<Key> keys;
   std::vector<Tensor> tensors;
 
  private:
   explicit RandomModel(const RandomModelOptions& options) : options_(options) {}
+  Status WriteTo(GgufWriter writer, const Progress& progress) const;
   void AddShapeKeys();
   void AddVocabulary();
   void AddTensors();
