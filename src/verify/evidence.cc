@@ -134,7 +134,11 @@ void Comparison::Row(const EvidencePlace& place, std::span<const float> row) {
 void Comparison::State(const EvidencePlace& place, uint64_t offset,
                        std::span<const std::byte> bytes, uint32_t element_bits) {
   counts_.state_bytes += bytes.size();
-  state_bytes_[place.sequence] += bytes.size();
+  uint64_t& before = state_bytes_[place.sequence][SequenceEvidence::Key(place)];
+  if (offset != before) {
+    Report({.place = place, .note = fmt::format("byte {} follows byte {}", offset, before)});
+  }
+  before = offset + bytes.size();
   const SequenceEvidence* evidence = reference_.Find(place.sequence);
   if (evidence != nullptr) {
     const auto found = evidence->state.find(SequenceEvidence::Key(place));
@@ -151,14 +155,16 @@ void Comparison::State(const EvidencePlace& place, uint64_t offset,
 
 void Comparison::End(uint32_t sequence) {
   ++counts_.sequences;
-  uint64_t expected = 0;
-  if (const SequenceEvidence* evidence = reference_.Find(sequence)) {
-    for (const auto& [key, bytes] : evidence->state) expected += bytes.size();
+  const std::map<uint32_t, uint64_t>& parts = state_bytes_[sequence];
+  const SequenceEvidence* evidence = reference_.Find(sequence);
+  if (evidence == nullptr) return;  // what was handed in has been reported
+  for (const auto& [key, bytes] : evidence->state) {
+    const auto part = parts.find(key);
+    const uint64_t actual = part == parts.end() ? 0 : part->second;
+    if (actual == bytes.size()) continue;
+    Report({.place = SequenceEvidence::PlaceOf(sequence, key),
+            .note = fmt::format("{} bytes of state, the reference has {}", actual, bytes.size())});
   }
-  if (expected == state_bytes_[sequence]) return;
-  Report({.place = {.kind = EvidenceKind::kAttention, .sequence = sequence},
-          .note = fmt::format("{} bytes of state, the reference has {}", state_bytes_[sequence],
-                              expected)});
 }
 
 }  // namespace tessera

@@ -7,7 +7,8 @@
 // memory.
 //
 // E1  Rows are compared as bits (memcmp): +0 and -0 differ, a NaN equals only the same NaN.
-// E2  A piece the reference lacks, or a final state of another length, is a difference.
+// E2  A piece the reference lacks, one that does not follow the last of its part, or a part of the
+//     final state (of each kind and plane) that is missing or of another length, is a difference.
 //
 // Threads: one at a time.
 #pragma once
@@ -74,6 +75,10 @@ struct SequenceEvidence {
   static uint32_t Key(const EvidencePlace& place) {
     return static_cast<uint32_t>(place.kind) << 16 | place.plane;
   }
+  static EvidencePlace PlaceOf(uint32_t sequence, uint32_t key) {
+    return {
+        .kind = static_cast<EvidenceKind>(key >> 16), .sequence = sequence, .plane = key & 0xFFFF};
+  }
 };
 
 class ReferenceRecorder : public EvidenceSink {
@@ -124,7 +129,9 @@ class Comparison : public EvidenceSink {
   const ReferenceRecorder& reference_;
   std::optional<Difference> first_;
   EvidenceCounts counts_;
-  std::map<uint32_t, uint64_t> state_bytes_;  // handed in, by sequence
+  // Bytes handed in by sequence and part (SequenceEvidence::Key): a sum over the parts would let
+  // one that came twice make up for one that never came.
+  std::map<uint32_t, std::map<uint32_t, uint64_t>> state_bytes_;
 };
 
 // The first differing element of two ranges of equal size; none when they are the same bytes.

@@ -67,6 +67,36 @@ TEST(Comparison, MissingOrExtraEvidenceIsADifference) {
   EXPECT_TRUE(more_state.first().has_value());
 }
 
+TEST(Comparison, APartThatComesTwiceDoesNotMakeUpForOneThatNeverCame) {
+  EvidencePlace other = kConv;
+  other.plane = 4;
+  ReferenceRecorder reference;
+  reference.State(kConv, 0, kBytes, 16);
+  reference.State(other, 0, kBytes, 16);
+  Comparison none(reference);
+  none.End(2);
+  EXPECT_TRUE(none.first().has_value());
+  Comparison missing(reference);
+  missing.State(kConv, 0, kBytes, 16);
+  missing.End(2);
+  ASSERT_TRUE(missing.first().has_value());
+  EXPECT_EQ(
+      missing.first()->ToString(),
+      "conv state, sequence 2, after 0 tokens, plane 4: 0 bytes of state, the reference has 4");
+  Comparison twice(reference);
+  twice.State(kConv, 0, kBytes, 16);
+  twice.State(kConv, 0, kBytes, 16);
+  twice.End(2);
+  EXPECT_TRUE(twice.first().has_value());
+  // As many bytes in all, each equal, one half twice.
+  Comparison half(reference);
+  half.State(kConv, 0, std::span(kBytes).first(2), 16);
+  half.State(kConv, 0, std::span(kBytes).first(2), 16);
+  half.State(other, 0, kBytes, 16);
+  half.End(2);
+  EXPECT_TRUE(half.first().has_value());
+}
+
 TEST(ReferenceRecorder, SeesALogitThatIsNoNumber) {
   ReferenceRecorder reference;
   reference.Row(kRow, std::vector<float>{1, 2});

@@ -178,7 +178,8 @@ bool Examination::failed() const {
   const bool controls_failed = std::any_of(
       controls.begin(), controls.end(),
       [](const ControlResult& control) { return control.applies() && !control.detected(); });
-  return !reference_finite || mismatch.has_value() || controls_failed;
+  return !reference_finite || reference_spoiled.has_value() || mismatch.has_value() ||
+         controls_failed;
 }
 
 bool Examination::reached_minimum() const {
@@ -196,6 +197,7 @@ Result<Examination> Examine(const Model& model, const Matrix& matrix, const Exam
   TESSERA_RETURN_IF_ERROR(lab.RunReference(matrix.At(matrix.reference()), &reference));
   examination.reference_seconds = SecondsSince(start);
   examination.reference_finite = !reference.HasNonFiniteLogits();
+  examination.reference_spoiled = reference.spoiled();
   const Context context{&lab, &matrix, &reference};
   TESSERA_RETURN_IF_ERROR(RunControls(context, plan.seed, &examination));
   const TimeLimit limit(start, plan.seconds_max);

@@ -71,6 +71,7 @@ struct Examination {
   double reference_seconds = 0;
   bool every_value_run = false;  // each value of each dimension was in a cell
   bool reference_finite = true;  // NaN or infinite logits in the reference prove nothing
+  std::optional<Difference> reference_spoiled;  // the reference run wrote to what it forked from
   std::optional<Mismatch> mismatch;
   std::vector<ControlResult> controls;
 

@@ -261,11 +261,12 @@ class CellRun {
       stepped_.push_back(&running);
     }
     TESSERA_CHECK(!steps_.empty());
+    uint32_t rows = 0;
     {
       HostileFloatEnvironment hostile(cell_.hostile);
-      forward_->Run(steps_);
+      rows = forward_->Run(steps_);
     }
-    HandInRows();
+    HandInRows(rows);
     for (Running* running : stepped_) FinishStep(running);
     std::erase_if(running_, [](const Running& running) { return running.finished(); });
   }
@@ -275,7 +276,13 @@ class CellRun {
         .kind = kind, .sequence = running.role.script, .position = running.position + running.take};
   }
 
-  void HandInRows() {
+  void HandInRows(uint32_t rows) {
+    uint32_t wanted = 0;
+    for (const Running* running : stepped_) {
+      if (running->wanted == WantedRows::kAll) wanted += running->take;
+      if (running->wanted == WantedRows::kLast) ++wanted;
+    }
+    TESSERA_CHECK(rows == wanted);
     const float* row = forward_->norm_rows();
     logit_places_.clear();
     for (const Running* running : stepped_) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
@@ -15,6 +16,7 @@ using Json = nlohmann::ordered_json;
 
 std::string ResultWord(const Examination& examination) {
   if (!examination.reference_finite) return "REFERENCE NOT FINITE";
+  if (examination.reference_spoiled.has_value()) return "REFERENCE SPOILED";
   if (examination.mismatch.has_value()) return "DIFFERENT";
   if (!examination.reached_minimum()) return "INCOMPLETE";
   return examination.cells_run < examination.cells_planned ? "equal (time limit)" : "equal";
@@ -74,13 +76,20 @@ std::string MismatchText(const VerifyReport& report, size_t index) {
       report.simplest_cells[index], examination.mismatch->simplest_difference.ToString());
 }
 
-std::string Excuses(const std::string& list) {
-  return list.empty() ? "" : fmt::format("         not applicable: {}\n", list);
+// "not applicable: bf16 attn_output (5 models), no attention layers (1 model)".
+std::string Excuses(const std::map<std::string, uint32_t>& models_by_reason) {
+  std::string text;
+  for (const auto& [reason, models] : models_by_reason) {
+    text += fmt::format("{}{} ({} model{})", text.empty() ? "         not applicable: " : ", ",
+                        reason, models, models == 1 ? "" : "s");
+  }
+  return text.empty() ? text : text + '\n';
 }
 
 // Every control has its line, whether it ran or not.
 std::string ControlText(const VerifyReport& report, Fault fault) {
-  std::string missed, differs, excuses;
+  std::string missed, differs;
+  std::map<std::string, uint32_t> excuses;
   uint32_t runs = 0;
   const auto add = [](std::string_view item, std::string* list) {
     *list += fmt::format("{}{}", list->empty() ? "" : ", ", item);
@@ -89,7 +98,7 @@ std::string ControlText(const VerifyReport& report, Fault fault) {
     for (const ControlResult& control : examination.controls) {
       if (control.fault != fault) continue;
       if (!control.applies()) {
-        add(fmt::format("{} ({})", examination.name, control.not_applicable), &excuses);
+        ++excuses[control.not_applicable];
         continue;
       }
       ++runs;
@@ -139,6 +148,7 @@ Json ExaminationJson(const VerifyReport& report, size_t index) {
                {"seconds", examination.seconds},
                {"reference_seconds", examination.reference_seconds},
                {"reference_finite", examination.reference_finite},
+               {"reference_spoiled", examination.reference_spoiled.has_value()},
                {"every_value_run", examination.every_value_run},
                {"equal", !examination.mismatch.has_value()}};
   if (examination.mismatch.has_value()) {

@@ -122,7 +122,7 @@ TEST(Verify, AControlThatTheContextIsTooShortForDoesNotFail) {
   EXPECT_TRUE(examination.passed());
   VerifyReport report;
   report.examinations = {examination};
-  EXPECT_NE(VerifyText(report).find("toy (context too short)"), std::string::npos);
+  EXPECT_NE(VerifyText(report).find("context too short (1 model)"), std::string::npos);
 }
 
 TEST(Verify, AControlThatPassesUnnoticedFailsTheExamination) {
@@ -341,6 +341,10 @@ TEST(Verify, AnExaminationThatComparedNothingDoesNotPass) {
     empty.examinations[0].counts.*count = 0;
     EXPECT_EQ(empty.verdict(), Verdict::kIncomplete);
   }
+  VerifyReport spoiled = report;
+  spoiled.examinations[0].reference_spoiled = Difference{};
+  EXPECT_EQ(spoiled.verdict(), Verdict::kFailed);
+  EXPECT_NE(VerifyText(spoiled).find("REFERENCE SPOILED"), std::string::npos);
   VerifyReport no_control = report;
   no_control.examinations[0].controls.pop_back();
   EXPECT_EQ(no_control.verdict(), Verdict::kIncomplete);
