@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // tessera serve: the HTTP server. The port is taken before the model is loaded, so that a taken one
-// is known at once (exit code 5), and listens when the model is ready: until then clients are
-// refused a connection.
+// is known at once (exit code 5), as are too few threads; until the model is ready every request
+// gets 503 "loading".
 //
 // SIGTERM or SIGINT ends it: no new connections, running answers go on for kGrace; then, or at a
 // second signal, they end with an error, and the exit code is 0 all the same.
@@ -14,7 +14,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -78,8 +77,9 @@ bool IsLoopback(const std::string& host) {
 
 void StopServing(HttpServer& server, Api& api, StopSignals& signals) {
   using Clock = std::chrono::steady_clock;
-  fmt::print(stderr, "tessera: stopping; running answers have {} s (interrupt again to cut them)\n",
-             kGrace.count());
+  PrintNote(
+      fmt::format("tessera: stopping; running answers have {} s (interrupt again to cut them)\n",
+                  kGrace.count()));
   server.BeginStop();
   const Clock::time_point grace_end = Clock::now() + kGrace;
   while (!server.WaitStopped(kPoll)) {
@@ -95,21 +95,23 @@ int Serve(const ServeOptions& options) {
   Result<std::unique_ptr<HttpServer>> bound = HttpServer::Create(options.http);
   if (!bound) return ReportError(bound.error());
   std::unique_ptr<HttpServer> server = std::move(*bound);
+  if (const Status listening = server->Listen(); !listening.ok()) return ReportError(listening);
   Result<std::unique_ptr<Engine>> engine = Engine::Create(*engine_options);
   if (!engine) return ReportError(engine.error());
   Api api(engine->get(), options.api);
 
   StopSignals signals;
   if (const Status started = server->Start(&api); !started.ok()) return ReportError(started);
-  fmt::print(stderr, "{}", StartupSummary(**engine, server->url()));
+  PrintNote(StartupSummary(**engine, server->url()));
   if (options.api.api_key.empty() && !IsLoopback(options.http.host)) {
-    fmt::print(stderr, "tessera: warning: {} is reachable from other machines without --api-key\n",
-               options.http.host);
+    PrintNote(
+        fmt::format("tessera: warning: {} is reachable from other machines without --api-key\n",
+                    options.http.host));
   }
   signals.Wait();
   StopServing(*server, api, signals);
   server.reset();  // its workers use the api and the engine
-  if (options.common.stats) fmt::print(stderr, "{}", DescribeStore((*engine)->Stats().store));
+  if (options.common.stats) PrintNote(DescribeStore((*engine)->Stats().store));
   return 0;
 }
 

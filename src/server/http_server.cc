@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/check.h"
 #include "base/thread_annotations.h"
 #include "server/connection_workers.h"
 #include "server/http_connection.h"
@@ -46,6 +47,13 @@ bool HasBody(const httplib::Request& request) {
   return request.has_header("Transfer-Encoding") ||
          (request.has_header("Content-Length") &&
           request.get_header_value("Content-Length") != "0");
+}
+
+HttpReply Loading() {
+  HttpReply reply =
+      HttpReply::Error(ServerError(503, "loading", "the model is being loaded: try again"));
+  reply.headers.emplace_back("Retry-After", "1");
+  return reply;
 }
 
 HttpReply Overloaded(std::string message) {
@@ -138,7 +146,7 @@ struct HttpServer::Impl : public httplib::Server {
   }
 
   void Install();
-  Status Start(Api* routes);
+  Status Listen();
   void BeginStop() {
     stopping = true;
     const uint64_t one = 1;
@@ -161,7 +169,9 @@ struct HttpServer::Impl : public httplib::Server {
   bool TakeCompletion();
   void ReturnCompletion();
 
-  size_t BodyBytesMax() const { return std::min(options.body_bytes_max, api->body_bytes_max()); }
+  size_t BodyBytesMax() const {
+    return std::min(options.body_bytes_max, api.load()->body_bytes_max());
+  }
 
   HandlerResponse RefuseEarly(const httplib::Request& request, httplib::Response& response);
   void HandlePlain(const httplib::Request& request, httplib::Response& response);
@@ -181,7 +191,7 @@ struct HttpServer::Impl : public httplib::Server {
   const std::unique_ptr<ListeningSocket> socket;
   const int stop_fd;
   ConnectionLimits limits;
-  Api* api = nullptr;
+  std::atomic<Api*> api{nullptr};  // none while the model is loading
   std::unique_ptr<ConnectionWorkers> workers;
   std::thread acceptor;
   std::atomic<int> completions{0};
@@ -237,14 +247,17 @@ void HttpServer::Impl::Install() {
           SendAndClose(UnclearFraming(), response);
           return response.status;
         }
+        if (api == nullptr) {
+          SendUnread(request, Loading(), response);
+          return response.status;
+        }
         if (request.get_header_value<uint64_t>("Content-Length") <= BodyBytesMax()) return 100;
         SendUnread(request, TooLarge(BodyBytesMax()), response);
         return response.status;
       });
 }
 
-Status HttpServer::Impl::Start(Api* routes) {
-  api = routes;
+Status HttpServer::Impl::Listen() {
   TESSERA_ASSIGN_OR_RETURN(workers, ConnectionWorkers::Create(static_cast<size_t>(options.workers),
                                                               [this](int fd) { Serve(fd); }));
   TESSERA_RETURN_IF_ERROR(socket->Listen());
@@ -339,7 +352,12 @@ httplib::Server::HandlerResponse HttpServer::Impl::RefuseEarly(const httplib::Re
         response);
     return HandlerResponse::Handled;
   }
-  if (std::optional<HttpReply> refused = api->Refuse(HeadOf(request))) {
+  const Api* routes = api;
+  if (routes == nullptr) {
+    SendUnread(request, Loading(), response);
+    return HandlerResponse::Handled;
+  }
+  if (std::optional<HttpReply> refused = routes->Refuse(HeadOf(request))) {
     SendUnread(request, std::move(*refused), response);
     return HandlerResponse::Handled;
   }
@@ -348,7 +366,7 @@ httplib::Server::HandlerResponse HttpServer::Impl::RefuseEarly(const httplib::Re
 
 void HttpServer::Impl::HandlePlain(const httplib::Request& request, httplib::Response& response) {
   ConnectionPeer peer(connection);
-  HttpReply reply = api->Handle(HeadOf(request), peer);
+  HttpReply reply = api.load()->Handle(HeadOf(request), peer);
   if (HasBody(request)) {  // a GET with a body: the library leaves it in the socket
     SendUnread(request, std::move(reply), response);
   } else {
@@ -373,7 +391,7 @@ void HttpServer::Impl::HandleWithBody(const httplib::Request& request, httplib::
     return;
   }
   ConnectionPeer peer(connection);
-  Send(api->Handle(full, peer), response);
+  Send(api.load()->Handle(full, peer), response);
 }
 
 std::optional<HttpReply> HttpServer::Impl::ReadBody(const httplib::Request& request,
@@ -452,7 +470,13 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Create(const HttpServerOptions& 
       new HttpServer(std::make_unique<Impl>(options, std::move(socket), stop_fd)));
 }
 
-Status HttpServer::Start(Api* api) { return impl_->Start(api); }
+Status HttpServer::Listen() { return impl_->Listen(); }
+
+Status HttpServer::Start(Api* api) {
+  TESSERA_CHECK(impl_->api == nullptr);
+  impl_->api = api;
+  return impl_->acceptor.joinable() ? Status::Ok() : impl_->Listen();
+}
 
 void HttpServer::DropConnections() { impl_->DropConnections(); }
 

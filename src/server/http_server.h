@@ -3,8 +3,9 @@
 // HttpServer carries an Api over TCP: accepts, parses with cpp-httplib, runs the route on a worker
 // thread and sends the reply, whole or streamed.
 //
-//   Create --> bound --Start--> serving --BeginStop--> draining --last reply--> stopped
+//   Create --> bound --Listen--> loading --Start--> serving --BeginStop--> draining --> stopped
 //
+//   loading   every request gets 503 "loading" and Retry-After; Start may also follow Create
 //   draining  no new connections; idle ones close at once, running replies go on to their end
 //             (Api::CancelAll cuts them short, DropConnections those whose client is the slow one)
 //
@@ -20,7 +21,7 @@
 // an error instead of a shared port. So listening and the socket side of a connection are ours, and
 // the library does the protocol.
 //
-// Threads: all methods from any thread; Start once.
+// Threads: Listen and Start once each, by one thread; all others from any.
 #pragma once
 
 #include <chrono>
@@ -51,7 +52,9 @@ class HttpServer {
   // Stops, waiting for running replies.
   ~HttpServer();
 
-  // Listens and serves `api`, which must outlive the server.
+  // Answers, so far only that the model is loading. kIo when the system gives too few threads.
+  Status Listen();
+  // Serves `api`, which must outlive the server. Listens when that is still to do.
   Status Start(Api* api);
   void BeginStop();
   // Shuts the sockets down under whoever reads or writes them.

@@ -50,6 +50,32 @@ TEST_F(HttpServerTest, ReadOnlyRoutesAnswer) {
   EXPECT_EQ(Json::parse(one->body)["error"]["code"], "model_not_found");
 }
 
+TEST_F(HttpServerTest, UntilTheModelIsLoadedEverythingIs503) {
+  HttpServerOptions options;
+  options.port = 0;
+  Api api(engine_.get(), {});
+  const auto server = std::move(*HttpServer::Create(options));
+  ASSERT_TRUE(server->Listen().ok());
+  httplib::Client client("127.0.0.1", server->port());
+  const std::string body = R"({"prompt":"Q:","max_tokens":1})";
+  for (const bool post : {false, true}) {
+    const auto reply =
+        post ? client.Post("/v1/completions", body, "application/json") : client.Get("/health");
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->status, 503);
+    EXPECT_EQ(reply->get_header_value("Retry-After"), "1");
+    EXPECT_EQ(Json::parse(reply->body)["error"]["code"], "loading");
+  }
+  RawConnection asks_first(server->port());
+  asks_first.Send(
+      "POST /v1/completions HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+      "Content-Length: 5\r\n\r\n");
+  EXPECT_NE(asks_first.ReadAll(std::chrono::seconds(3)).find("HTTP/1.1 503"), std::string::npos);
+  ASSERT_TRUE(server->Start(&api).ok());
+  EXPECT_EQ(client.Get("/health")->status, 200);
+  EXPECT_EQ(client.Post("/v1/completions", body, "application/json")->status, 200);
+}
+
 TEST_F(HttpServerTest, CacheShowsWhereTheBytesAre) {
   const RunningServer server(engine_.get());
   const auto cache = [&] { return Json::parse(server.Client().Get("/cache")->body); };

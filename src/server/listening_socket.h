@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ListeningSocket is a bound TCP port. It binds before the model is loaded, so that a taken port is
-// known at once, and listens only when there is something to answer with: until then clients are
-// refused, not kept waiting.
+// known at once, and listens when there is somebody to answer: until then clients are refused, not
+// kept waiting.
 //
 //   Bind --> bound --Listen--> listening --Accept...--> --Close--> closed
 //

@@ -7,7 +7,8 @@
 //                               missing_required_parameter, invalid_json, context_length_exceeded,
 //                               budget_exceeded (no retry can help, so it is not a 503)
 //   401, 404, 405, 408, 413, 415, 431   as HTTP means them
-//   500, 503 server_error       the engine failed; the server is shutting down
+//   500 server_error            the engine failed
+//   503 server_error            loading, server_overloaded, shutting_down
 //
 // Threads: values.
 #pragma once
