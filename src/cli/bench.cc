@@ -6,8 +6,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/bytes.h"
 #include "bench/geometries.h"
@@ -26,6 +30,27 @@ struct MakeModelFlags {
   bool json = false;
 };
 
+int PrintMade(const MakeModelFlags& flags, uint64_t bytes, double seconds) {
+  if (!flags.json) {
+    PrintNote(fmt::format("{}: {} {}, {}, seed {}\n", flags.path, flags.options.geometry,
+                          flags.options.type, FormatBytes(bytes), flags.options.seed));
+    return 0;
+  }
+  const nlohmann::ordered_json json = {{"path", flags.path},
+                                       {"bytes", bytes},
+                                       {"geometry", flags.options.geometry},
+                                       {"type", flags.options.type},
+                                       {"seed", flags.options.seed},
+                                       {"seconds", seconds}};
+  // A path need not be UTF-8.
+  const std::string text =
+      json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    return ReportError(IoError("cannot write to stdout"));
+  }
+  return 0;
+}
+
 int RunMakeModel(const MakeModelFlags& flags) {
   MakeModelProgress progress;
   const bool terminal = isatty(STDERR_FILENO) != 0;
@@ -38,14 +63,14 @@ int RunMakeModel(const MakeModelFlags& flags) {
                             percent));
     };
   }
+  const auto start = std::chrono::steady_clock::now();
   const Status status = MakeModelFile(flags.options, flags.path, progress);
   if (terminal) PrintNote(kClearLine);
   if (!status.ok()) return ReportError(status);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::error_code ignored;
   const uint64_t bytes = std::filesystem::file_size(flags.path, ignored);
-  PrintNote(fmt::format("{}: {} {}, {}, seed {}\n", flags.path, flags.options.geometry,
-                        flags.options.type, FormatBytes(bytes), flags.options.seed));
-  return 0;
+  return PrintMade(flags, bytes, took.count());
 }
 
 std::string GeometryNames() {
@@ -70,6 +95,7 @@ void AddMakeModel(CLI::App& command, MakeModelFlags* flags) {
       ->check(CLI::Range(1, 1024));
   make->add_option("--seed", flags->options.seed, "Seed of the weights (default 1)")
       ->option_text("S");
+  make->add_flag("--json", flags->json, "Print what was written as one JSON object");
 }
 
 }  // namespace

@@ -362,6 +362,22 @@ TEST(CommandLine, AFullOrClosedStderrChangesNothing) {
   EXPECT_NE(Slurp(scratch / "out"), "");
 }
 
+TEST(CommandLine, MakeModelSaysInJsonWhatItWrote) {
+  const Scratch scratch;
+  const std::string path = scratch / "m.gguf";
+  const Outcome outcome = Tessera({"bench", "make-model", path, "--geometry", "falcon-h1-tiny",
+                                   "--layers", "1", "--type", "q8_0", "--seed", "3", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.error;
+  EXPECT_EQ(outcome.error, "");
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["path"], path);
+  EXPECT_EQ(json["bytes"], std::filesystem::file_size(path));
+  EXPECT_EQ(json["geometry"], "falcon-h1-tiny");
+  EXPECT_EQ(json["type"], "q8_0");
+  EXPECT_EQ(json["seed"], 3);
+  EXPECT_GT(json["seconds"], 0);
+}
+
 TEST(CommandLine, NearestWordFindsSlipsOnly) {
   const std::vector<std::string> flags = {"--prompt", "--prompt-file", "--threads", "--top-k"};
   EXPECT_EQ(NearestWord("--promt", flags), "--prompt");
