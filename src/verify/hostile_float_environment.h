@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What an embedding program may have set before it calls us: rounding toward zero, denormals kept.
-// The library must not care, and must put it back.
+// The library must not care, and must put it back: neither while a step runs nor while what is made
+// once (rotary frequencies, tables) is made.
 //
 // Threads: affects the thread that makes it, which must also destroy it.
 #pragma once

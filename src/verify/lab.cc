@@ -431,8 +431,12 @@ Status Lab::RunRoles(const CellSettings& cell, Fault fault, const std::vector<Ro
   TESSERA_ASSIGN_OR_RETURN(auto store, MakeStore(model_, cell, roles, workload_));
   const KernelTable broken = fault == Fault::kNone ? *cell.kernels : BrokenKernels(fault);
   TESSERA_ASSIGN_OR_RETURN(ThreadPool * threads, Threads(cell.threads));
-  Forward forward(model_, StateType::kF32, broken, *threads, limits);
-  CellRun(model_, workload_, cell, fault, roles, store.get(), &forward, sink).Run();
+  std::optional<Forward> forward;
+  {
+    HostileFloatEnvironment hostile(cell.hostile);
+    forward.emplace(model_, StateType::kF32, broken, *threads, limits);
+  }
+  CellRun(model_, workload_, cell, fault, roles, store.get(), &*forward, sink).Run();
   return Status::Ok();
 }
 
