@@ -24,8 +24,8 @@ namespace {
 
 constexpr WorkloadSize kSmall{.prompt_tokens = 40, .decode_tokens = 6, .companions = 3};
 
-constexpr size_t kF16Toy = 2;
-constexpr size_t kMambaToy = 3;
+constexpr size_t kMambaToy = 2;
+constexpr size_t kF16Toy = 4;
 
 std::unique_ptr<Model> Toy(size_t index) {
   auto model = MakeToyModel(ToyModels()[index], 1);
