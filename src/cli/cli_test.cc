@@ -144,6 +144,8 @@ TEST(CommandLine, ErrorsAreOneLineWithTheCodeOfTheirKind) {
   ExpectOneLine(with({"--budget", "1KiB"}), 4, "204800");
   ExpectOneLine(with({"--budget", "600KiB", "-n", "8000"}), 4, "needs a budget of");
   ExpectOneLine(with({"--budget", "1XB"}), 2, "--budget");
+  ExpectOneLine(with({"--budget", ""}), 2, "--budget: the value is empty");
+  ExpectOneLine(Tessera(OnHarbour({"--prompt-file", "/dev/zero"})), 2, "longer than 64.00 MiB");
 }
 
 TEST(CommandLine, HelpAndVersionGoToStdout) {
@@ -165,9 +167,17 @@ TEST(CommandLine, EveryFlagHasAnEnvironmentTwinAndTheFlagWins) {
   const Outcome shorter = Tessera(OnHarbour({"-n", "2"}), twins);
   EXPECT_LT(shorter.out.size(), flags.out.size());
   EXPECT_EQ(flags.out.find(shorter.out), 0u);
-  ExpectOneLine(Tessera(OnHarbour({}), {"TESSERA_PROMPT=x", "TESSERA_TEMP=warm"}), 2, "'warm'");
+  ExpectOneLine(Tessera(OnHarbour({}), {"TESSERA_PROMPT=x", "TESSERA_TEMP=warm"}), 2,
+                "TESSERA_TEMP does not take 'warm'");
   ExpectOneLine(Tessera(OnHarbour({"--prompt", "x"}), {"TESSERA_ISA=sparc"}), 2,
                 "TESSERA_ISA=sparc");
+}
+
+// `--api-key "$KEY"` without a KEY must not be a server without a key.
+TEST(CommandLine, AnEmptyApiKeyIsRefused) {
+  const std::vector<std::string> serve = {"serve", kModel, "--port", "0"};
+  ExpectOneLine(Tessera(serve, {"TESSERA_API_KEY="}), 2, "TESSERA_API_KEY is set but empty");
+  ExpectOneLine(Tessera({"serve", kModel, "--api-key", ""}), 2, "--api-key: the value is empty");
 }
 
 TEST(CommandLine, APromptFromAFileOrStdinIsTakenByteForByte) {

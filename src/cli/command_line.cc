@@ -134,8 +134,20 @@ void CheckNumbers(CLI::App& command) {
   }
 }
 
+// An empty value is most often a variable that was not set: --budget "$B" must not run on the
+// default budget, nor --api-key "$K" without a key.
+void RefuseEmptyValues(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_items_expected_max() == 0) continue;  // a switch
+    option->check([](const std::string& value) -> std::string {
+      return value.empty() ? "the value is empty" : "";
+    });
+  }
+}
+
 // What every command and sub-command gets, once it has its own flags.
 void AddEverywhere(CLI::App& command) {
+  RefuseEmptyValues(command);
   CheckNumbers(command);
   AddEnvironmentTwins(command);
   command.set_help_flag("-h,--help", "Print this and exit")->group("Other");
@@ -168,14 +180,26 @@ std::string UnexpectedArgument(const Verb& verb, const CLI::App& command) {
                          : fmt::format("unknown flag {}; did you mean {}?", flag, nearest);
 }
 
+// The flag, or its environment twin when that is where the value came from.
+std::string WhereGiven(std::string_view flag, const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == flag || argument.starts_with(fmt::format("{}=", flag)))
+      return std::string(flag);
+  }
+  if (!flag.starts_with("--")) return std::string(flag);
+  std::string twin = EnvironmentName(std::string(flag.substr(2)));
+  return std::getenv(twin.c_str()) != nullptr ? twin : std::string(flag);
+}
+
 // The parser says "Could not convert: --flag = value".
-std::string UnconvertibleValue(std::string_view text) {
+std::string UnconvertibleValue(std::string_view text, const std::vector<std::string>& arguments) {
   const size_t colon = text.find(": ");
   const size_t equals = text.find(" = ");
   if (colon == std::string_view::npos || equals == std::string_view::npos || equals < colon) {
     return std::string(text);
   }
-  return fmt::format("{} does not take '{}'", text.substr(colon + 2, equals - colon - 2),
+  return fmt::format("{} does not take '{}'",
+                     WhereGiven(text.substr(colon + 2, equals - colon - 2), arguments),
                      text.substr(equals + 3));
 }
 
@@ -238,7 +262,8 @@ int RunVerb(const Verb& verb, int argument_count, const char* const* arguments) 
   const Action action = verb.add(command);
   AddEverywhere(command);
 
-  std::vector<std::string> reversed(arguments, arguments + argument_count);
+  const std::vector<std::string> given(arguments, arguments + argument_count);
+  std::vector<std::string> reversed(given);
   std::reverse(reversed.begin(), reversed.end());
   try {
     command.parse(reversed);
@@ -251,7 +276,7 @@ int RunVerb(const Verb& verb, int argument_count, const char* const* arguments) 
     return ReportUsage(
         verb, fmt::format("{}; usage: tessera {} {}", error.what(), verb.name, verb.usage));
   } catch (const CLI::ConversionError& error) {
-    return ReportUsage(verb, UnconvertibleValue(error.what()));
+    return ReportUsage(verb, UnconvertibleValue(error.what(), given));
   } catch (const CLI::ParseError& error) {
     return ReportUsage(verb, error.what());
   }

@@ -53,8 +53,10 @@ int UnknownVerb(std::string_view word) {
 }
 
 int Main(int argc, const char* const* argv) {
-  // A closed stdout is an error that writing reports, not a signal that ends the process.
+  // A closed stdout and a file over its limit are errors that writing reports, not signals that end
+  // the process.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   spdlog::set_default_logger(std::make_shared<spdlog::logger>(
       "tessera", std::make_shared<spdlog::sinks::stderr_sink_mt>()));
   spdlog::set_pattern("tessera: %v");

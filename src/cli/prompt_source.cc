@@ -10,14 +10,23 @@
 #include <cstring>
 #include <memory>
 
+#include "base/bytes.h"
+
 namespace tessera::cli {
 namespace {
+
+// More than any model's context holds: /dev/zero and a pipe without an end are not read for ever.
+constexpr uint64_t kPromptBytesMax = 64 * kMiB;
 
 Result<std::string> ReadAll(std::FILE* file, const std::string& name) {
   std::string text;
   char buffer[1 << 16];
   while (const size_t count = std::fread(buffer, 1, sizeof buffer, file)) {
     text.append(buffer, count);
+    if (text.size() > kPromptBytesMax) {
+      return InvalidArgument(
+          fmt::format("{} is longer than {}", name, FormatBytes(kPromptBytesMax)));
+    }
   }
   if (std::ferror(file) != 0) {
     return IoError(fmt::format("cannot read {}: {}", name, std::strerror(errno)));

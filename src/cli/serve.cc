@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -90,6 +91,11 @@ void StopServing(HttpServer& server, Api& api, StopSignals& signals) {
 }
 
 int Serve(const ServeOptions& options) {
+  // An empty variable means "absent" to the parser; for a key that would mean "no key needed".
+  const char* key = std::getenv("TESSERA_API_KEY");
+  if (key != nullptr && *key == '\0' && options.api.api_key.empty()) {
+    return ReportError(InvalidArgument("serve: TESSERA_API_KEY is set but empty"));
+  }
   const Result<EngineOptions> engine_options = ToEngineOptions(options.common);
   if (!engine_options) return ReportError(engine_options.error());
   Result<std::unique_ptr<HttpServer>> bound = HttpServer::Create(options.http);

