@@ -4,10 +4,10 @@
 // StateStore of its own, cuts their tokens into steps as the cell says, and drives Forward with the
 // addresses the store hands out. What a run leaves behind goes to an EvidenceSink.
 //
-//   a step:  join who is due → choose each sequence's tokens → BeginStep (forked at cuts if the
-//   cell
-//            says so) → Forward::Run → hand in norm rows, logits, and the whole state of a sequence
-//            at its end → EndStep → whoever is finished leaves, its pages are freed
+//   a step:  join who is due → choose each sequence's tokens
+//            → BeginStep (forked at cuts if the cell says so) → Forward::Run
+//            → hand in norm rows, logits, and the whole state of a sequence at its end
+//            → EndStep → whoever is finished leaves, its pages are freed
 //
 // L1  What is computed for a sequence depends on its script alone; if the engine is exact, so does
 //     its evidence.

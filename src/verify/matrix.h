@@ -4,14 +4,13 @@
 // value 0 of every dimension is what the reference uses, so the reference is the cell of zeros, and
 // making a failing cell simpler means setting indices to 0.
 //
-//   organisation  s0 (one page per image), s1, s2, d0, s3; small blocks, so that a sequence has
-//   many cut           prompt tokens per step: all at once, 1, 2, 7, 15, 16, 17, seeded
-//   random 1..64 mix           alone; others prefilling; others decoding; many joining and leaving
+//   organisation  s0 (one page per image), s1, s2, d0, s3; small blocks: many to a sequence
+//   cut           prompt tokens per step: all at once, 1, 2, 7, 15, 16, 17, seeded random 1..64
+//   mix           alone; others prefilling; others decoding; many joining and leaving
 //   threads       1, 2, 3
 //   kernels       scalar, and each other table this CPU has
 //   state         updated in place, or forked at cuts (source pages ≠ destination pages)
-//   pages         in order and clean; or in random order, filled with 0xFF before first use and
-//   when
+//   pages         in order and clean; or in random order, filled with 0xFF before first use and when
 //                 freed, under a caller whose MXCSR rounds toward zero and keeps denormals
 //
 // Threads: const after construction.

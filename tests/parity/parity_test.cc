@@ -8,8 +8,7 @@
 //   the product, which rounds as its numerics contract says, with every kernel table:
 //
 //                      largest difference    mean over positions of the   argmax equal where the
-//                      of a top-8            largest top-8 difference     golden's top two differ
-//                      by
+//                      of a top-8            largest top-8 difference     golden's two differ by
 //   unquantised        .05                   .01                          .02
 //   quantised          .10                   .02                          .05
 //

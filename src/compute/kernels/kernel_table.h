@@ -7,7 +7,8 @@
 //
 // Common to all
 // K1  Each output element's expression tree depends on its own inputs only: never on how many rows,
-//     panels, heads or tokens the call covers. Cutting a call into several gives the same bits.
+//     panels, heads or tokens the call covers. Cutting a call into several gives the same bits, as
+//     long as values (V of attention) are finite: a masked one is multiplied by +0.
 // K2  fp32 with explicit fma, round to nearest even, denormals flushed (the caller holds a
 //     ScopedFloatEnvironment). bf16 rounding is vcvtneps2bf16's: nearest even, denormals to zero,
 //     NaN quieted. Which payload a NaN result has is not part of the contract; models make none.
@@ -76,8 +77,8 @@ constexpr uint32_t AttentionPartialFloats(uint32_t head_dim) {
   return (head_dim + 15) / 16 * 16 + 16;
 }
 // Left fold of partials in ascending split order into `accumulator`:
-//   m' = max(m, m_i); a = exp(m - m'), b = exp(m_i - m'); l = fma(l, a, l_i·b); o = fma(o, a,
-//   o_i·b)
+//   m' = max(m, m_i); a = exp(m - m'), b = exp(m_i - m')
+//   l = fma(l, a, l_i·b); o = fma(o, a, o_i·b)
 // The first partial of a row is copied, not folded into an empty one (`first` says so).
 struct AttentionCombineArgs {
   const float* partials = nullptr;

@@ -54,11 +54,9 @@ struct PackedMatrix {
 // Bytes Pack needs for an n × k matrix: panels, then scales at a multiple of 64.
 size_t PackedBytesNeeded(WeightType type, uint32_t n, uint32_t k);
 
-// Packs `rows` consecutive outputs starting at output `first` of the matrix from row-major file
-// data
-// (`row_bytes` apart, blocks along k). `storage` holds PackedBytesNeeded(type, n, k) zeroed bytes;
-// `matrix` is filled to describe it. Several calls may fill one matrix (a fused one, or in parallel
-// by multiples of 16 rows).
+// Packs `rows` consecutive outputs, from output `first` of the matrix on, out of row-major file data
+// (rows `row_bytes` apart, blocks along k). `storage` holds PackedBytesNeeded(type, n, k) zeroed
+// bytes. Several calls may fill one matrix (a fused one, or in parallel by multiples of 16 rows).
 void PackRows(WeightType type, uint32_t n, uint32_t k, uint32_t first, uint32_t rows,
               const std::byte* data, size_t row_bytes, std::byte* storage);
 PackedMatrix DescribePacked(WeightType type, uint32_t n, uint32_t k, const std::byte* storage);

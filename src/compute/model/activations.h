@@ -4,8 +4,9 @@
 // buffers of rows, attention partials, and the lists of a step's tasks. Nothing else is allocated.
 //
 // A1  Bytes() is size_bytes() of what Make makes.
-// A2  Row strides are multiples of 64 bytes: two tasks that write different rows, or columns of
-//     different panels, write different cache lines.
+// A2  Row strides are multiples of 64 bytes, but those of norm_rows and logits, which callers read
+//     as contiguous: two tasks that write different rows, or columns of different panels, write
+//     different cache lines.
 //
 // Failure: kNoMemory with the bytes needed.
 // Threads: the owner of a step hands disjoint parts to its tasks.

@@ -11,7 +11,8 @@
 //   final-norm rows of the tokens the caller asked for; Head turns them into logits
 //
 // F1  Logits and state bytes of a sequence are the same bits whatever else is in the step, however
-//     its tokens were cut into steps, and for any thread count and kernel table.
+//     its tokens were cut into steps, and for any thread count and kernel table. (Attention values
+//     must be finite: docs/decisions/0002.)
 // F2  Only the destination bytes of the views and the rows of the new tokens in their groups are
 //     written; groups first written by this step are zeroed first.
 // F3  No heap allocation in Run or Head after construction.
