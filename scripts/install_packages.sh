@@ -8,7 +8,7 @@ set -euo pipefail
 
 packages=(
   cmake g++ make ninja-build pkg-config python3
-  libcli11-dev libcpp-httplib-dev libfmt-dev libgtest-dev libpcre2-dev libspdlog-dev libssl-dev
+  libcli11-dev libcpp-httplib-dev libfmt-dev libgmock-dev libgtest-dev libpcre2-dev libspdlog-dev libssl-dev
   libxxhash-dev nlohmann-json3-dev
 )
 if [[ "${1:-}" == "--checks" ]]; then
