@@ -43,6 +43,7 @@ function(tessera_test name)
   cmake_parse_arguments(ARG "SLOW" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   tessera_target_options(${name})
+  set_target_properties(${name} PROPERTIES CXX_CLANG_TIDY "")  # the analyser is for the product
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE TESSERA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})

@@ -7,7 +7,8 @@ SsmStage::SsmStage(const StepContext& context, uint32_t layer)
     : context_(context), weights_(context.model.layer(layer)) {
   const StateShape& state = context.state;
   const uint32_t per_plane = state.recurrent_layers_per_plane();
-  plane_ = layer / per_plane;
+  // A model with recurrent layers has at least one in every plane, which the analyser cannot see.
+  plane_ = layer / per_plane;  // NOLINT(clang-analyzer-core.DivideZero)
   ssm_byte_ = layer % per_plane * state.ssm_bytes_per_layer();
   conv_byte_ = layer % per_plane * state.conv_bytes_per_layer();
 }
