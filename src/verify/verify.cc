@@ -64,8 +64,8 @@ namespace {
 
 Result<std::unique_ptr<Model>> LoadModel(const std::string& path) {
   TESSERA_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::Open(path));
-  ThreadPool threads(std::min(UsableCpuCount(), 4));
-  return Model::Load(file, threads);
+  TESSERA_ASSIGN_OR_RETURN(const auto threads, ThreadPool::Create(std::min(UsableCpuCount(), 4)));
+  return Model::Load(file, *threads);
 }
 
 void Add(const Matrix& matrix, Examination examination, VerifyReport* report) {
