@@ -23,6 +23,23 @@
 namespace tessera {
 
 enum class WeightType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
+inline constexpr WeightType kWeightTypes[] = {WeightType::kF32, WeightType::kF16,
+                                              WeightType::kBF16, WeightType::kQ8_0};
+
+// "f32", "bf16", "q8_0" …: as GGUF names it, in lower case.
+constexpr const char* WeightTypeName(WeightType type) {
+  switch (type) {
+    case WeightType::kF32:
+      return "f32";
+    case WeightType::kF16:
+      return "f16";
+    case WeightType::kBF16:
+      return "bf16";
+    case WeightType::kQ8_0:
+      return "q8_0";
+  }
+  return "?";
+}
 
 // How activations are rounded before they meet weights of a type.
 enum class InputForm : uint8_t { kF32, kBF16, kInt8 };
