@@ -19,7 +19,7 @@ constexpr uint32_t kMaxBlockTokens = 1u << 20;
 struct Builder {
   Kind kind;
   std::string_view name;
-  std::string_view option;  // the one it takes: "block", "split" or none
+  std::string_view option;  // the one it takes: "block", "split" or "page"
   void (*build)(const StateShape&, const OrganisationSpec&, Organisation*);
 };
 
@@ -28,7 +28,7 @@ constexpr std::array<Builder, 5> kBuilders = {{
     {Kind::kS1, "s1", "block", geometry::BuildS1},
     {Kind::kS2, "s2", "block", geometry::BuildS2},
     {Kind::kD0, "d0", "split", geometry::BuildD0},
-    {Kind::kS3, "s3", "", geometry::BuildS3},
+    {Kind::kS3, "s3", "page", geometry::BuildS3},
 }};
 
 const Builder& BuilderOf(Kind kind) {
@@ -45,13 +45,16 @@ bool ParseNumber(std::string_view text, T* value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+Status ValidateTokens(std::string_view name, uint32_t tokens) {
+  if (tokens > 0 && tokens % kGroupTokens == 0 && tokens <= kMaxBlockTokens) return Status::Ok();
+  return InvalidArgument(
+      fmt::format("organisation: {} must be a positive multiple of {} up to {}; it is {}", name,
+                  kGroupTokens, kMaxBlockTokens, tokens));
+}
+
 Status ValidateSpec(const OrganisationSpec& spec) {
-  if (spec.block_tokens == 0 || spec.block_tokens % kGroupTokens != 0 ||
-      spec.block_tokens > kMaxBlockTokens) {
-    return InvalidArgument(
-        fmt::format("organisation: block must be a positive multiple of {} up to {}; it is {}",
-                    kGroupTokens, kMaxBlockTokens, spec.block_tokens));
-  }
+  TESSERA_RETURN_IF_ERROR(ValidateTokens("block", spec.block_tokens));
+  TESSERA_RETURN_IF_ERROR(ValidateTokens("page", spec.page_tokens));
   const double share = std::round(spec.split * static_cast<double>(kShareScale));
   if (!(share >= 1 && share <= static_cast<double>(kShareScale - 1))) {
     return InvalidArgument(fmt::format(
@@ -63,15 +66,15 @@ Status ValidateSpec(const OrganisationSpec& spec) {
 Status ParseOption(const Builder& builder, std::string_view option, OrganisationSpec* spec) {
   const size_t equals = option.find('=');
   const std::string_view key = option.substr(0, equals);
-  if (key.empty() || key != builder.option) {
-    return InvalidArgument(fmt::format(
-        "organisation {}: unknown option '{}'; it takes {}", builder.name, key,
-        builder.option.empty() ? std::string("none") : fmt::format("'{}='", builder.option)));
+  if (key != builder.option) {
+    return InvalidArgument(fmt::format("organisation {}: unknown option '{}'; it takes '{}='",
+                                       builder.name, key, builder.option));
   }
   const std::string_view value =
       equals == std::string_view::npos ? std::string_view() : option.substr(equals + 1);
-  const bool parsed =
-      key == "block" ? ParseNumber(value, &spec->block_tokens) : ParseNumber(value, &spec->split);
+  const bool parsed = key == "block"  ? ParseNumber(value, &spec->block_tokens)
+                      : key == "page" ? ParseNumber(value, &spec->page_tokens)
+                                      : ParseNumber(value, &spec->split);
   if (!parsed) {
     return InvalidArgument(
         fmt::format("organisation {}: '{}' is not a number for '{}'", builder.name, value, key));
@@ -150,6 +153,9 @@ std::string OrganisationSpec::ToString() const {
   std::string text(builder.name);
   if (builder.option == "block" && block_tokens != defaults.block_tokens) {
     text += fmt::format(":block={}", block_tokens);
+  }
+  if (builder.option == "page" && page_tokens != defaults.page_tokens) {
+    text += fmt::format(":page={}", page_tokens);
   }
   if (builder.option == "split" && split != defaults.split) text += fmt::format(":split={}", split);
   return text;

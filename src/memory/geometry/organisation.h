@@ -9,14 +9,15 @@
 //   S1       1       T·kv·a, one block                 ⌈ssm/page⌉ + ⌈conv/page⌉ pages
 //   S2       1       T·kv·a, one block                 ⌈ssm/page⌉ pages + 1 conv slot
 //   D0       2       16·kv·a, one group                1 unit of the other pool
-//   S3       1       U, one group                      ⌈image/U⌉ pages, or 1 slot if image < U/2
+//   S3       1       U = t·kv·a, t/16 groups           ⌈image/U⌉ pages, or 1 slot if image < U/2
 //
-// T is the block (default 512 tokens), a the attention layers per plane. Units of pools that hold
-// images are rounded up to a multiple of max(64 B, SSM row), so that no row straddles two members:
-// by 0 for published models. Without attention layers S1 and S2 pages are 512 KiB, S0's the image,
-// S3's 16 KiB; D0 gives all to state. Without recurrent layers there is no state pool and D0 gives
-// all to attention. An S2 conv slot is the next power of two of the plane's conv image; if fewer
-// than 2 fit a page, conv takes pages as in S1. An S3 slot is U/⌊U/image⌋, cut to 64 B.
+// T is the block (default 512 tokens), t the fine page (default 16 tokens: one group), a the
+// attention layers per plane. Units of pools that hold images are rounded up to a multiple of
+// max(64 B, SSM row), so that no row straddles two members: by 0 for published models. Without
+// attention layers S1 and S2 pages are 512 KiB, S0's the image, S3's t KiB; D0 gives all to state.
+// Without recurrent layers there is no state pool and D0 gives all to attention. An S2 conv slot is
+// the next power of two of the plane's conv image; if fewer than 2 fit a page, conv takes pages as
+// in S1. An S3 slot is U/⌊U/image⌋, cut to 64 B.
 //
 // O1  A pool's page_count = ⌊its bytes / (P · unit)⌋; the sum over pools never exceeds the budget.
 // O2  Bytes of a member = its pool's unit, or slot_bytes for a slot; every kind's start and unit
@@ -40,11 +41,12 @@
 
 namespace tessera {
 
-// What --organisation says: "s3", "s2", "s1:block=256", "s0", "d0:split=0.4".
+// What --organisation says: "s3", "s3:page=64", "s2", "s1:block=256", "s0", "d0:split=0.4".
 struct OrganisationSpec {
   enum class Kind : uint8_t { kS0, kS1, kS2, kD0, kS3 };
   Kind kind = Kind::kS3;
   uint32_t block_tokens = 512;  // S0-S2: a positive multiple of 16
+  uint32_t page_tokens = 16;    // S3: likewise
   double split = 0.5;           // D0: the attention pool's share, in (0, 1), to six decimals
 
   static Result<OrganisationSpec> Parse(std::string_view text);

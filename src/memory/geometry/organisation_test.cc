@@ -207,11 +207,22 @@ TEST(Organisation, HarbourImagesTakeNineFineFp32Pages) {
   EXPECT_EQ(s3.state_pages, 9u);  // 34,688 B
 }
 
+TEST(Organisation, ACoarserFinePageIsSoManyGroupsAndTheSameImage) {
+  const StateShape shape = FalconH1_7B(StateType::kBF16);
+  const Organisation s3 = Describe("s3:page=64", shape);
+  EXPECT_EQ(s3.pools[0].unit_bytes, 64 * kKiB);
+  EXPECT_EQ(s3.groups_per_page, 4u);
+  EXPECT_EQ(s3.AttentionPages(65), 2u);
+  EXPECT_EQ(s3.state_pages, 25u);  // 1557 KiB
+  EXPECT_EQ(Describe("s3:page=64", testing::Mamba2_130M(StateType::kF32)).pools[0].unit_bytes,
+            64 * kKiB);
+}
+
 // --- Specs and budgets ----------------------------------------------------------------------
 
 TEST(OrganisationSpec, TextParsesAndPrintsBack) {
   for (const char* text : {"s0", "s1", "s2", "s3", "d0", "s1:block=256", "s0:block=16",
-                           "d0:split=0.4", "d0:split=0.123456"}) {
+                           "s3:page=64", "d0:split=0.4", "d0:split=0.123456"}) {
     EXPECT_EQ(Spec(text).ToString(), text);
   }
   EXPECT_EQ(Spec("d0:split=0.5").ToString(), "d0");
@@ -224,13 +235,26 @@ TEST(OrganisationSpec, BadTextIsRefusedNamingTheBadPart) {
     const char* text;
     const char* expected;
   };
-  for (const Case& c :
-       {Case{"", "''"}, Case{"s4", "'s4'"}, Case{"S3", "'S3'"}, Case{"s3:block=16", "takes none"},
-        Case{"s2:split=0.5", "'block='"}, Case{"s2:block=17", "17"}, Case{"s2:block=0", "0"},
-        Case{"s2:block=", "''"}, Case{"s2:block", "''"}, Case{"s2:block=-16", "'-16'"},
-        Case{"s2:block=16x", "'16x'"}, Case{"s2:block=16,block=32", "'16,block=32'"},
-        Case{"s2:", "''"}, Case{"s2:block=4294967296", "4294967296"}, Case{"d0:split=0", "0"},
-        Case{"d0:split=1", "1"}, Case{"d0:split=nan", "nan"}, Case{"d0:split=1e-9", "1e-09"}}) {
+  for (const Case& c : {Case{"", "''"},
+                        Case{"s4", "'s4'"},
+                        Case{"S3", "'S3'"},
+                        Case{"s3:block=16", "'page='"},
+                        Case{"s3:page=24", "24"},
+                        Case{"s3:", "''"},
+                        Case{"s2:split=0.5", "'block='"},
+                        Case{"s2:block=17", "17"},
+                        Case{"s2:block=0", "0"},
+                        Case{"s2:block=", "''"},
+                        Case{"s2:block", "''"},
+                        Case{"s2:block=-16", "'-16'"},
+                        Case{"s2:block=16x", "'16x'"},
+                        Case{"s2:block=16,block=32", "'16,block=32'"},
+                        Case{"s2:", "''"},
+                        Case{"s2:block=4294967296", "4294967296"},
+                        Case{"d0:split=0", "0"},
+                        Case{"d0:split=1", "1"},
+                        Case{"d0:split=nan", "nan"},
+                        Case{"d0:split=1e-9", "1e-09"}}) {
     const Result<OrganisationSpec> spec = OrganisationSpec::Parse(c.text);
     ASSERT_FALSE(spec.has_value()) << c.text;
     EXPECT_EQ(spec.error().code(), StatusCode::kInvalidArgument);
