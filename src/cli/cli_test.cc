@@ -248,8 +248,9 @@ TEST(CommandLine, SettingsOfMemoryAndSpeedDoNotChangeTheReceipt) {
     ASSERT_EQ(outcome.code, 0) << outcome.error;
     EXPECT_EQ(nlohmann::json::parse(outcome.out)["receipt"], receipt) << flags[1];
   }
-  const Outcome scalar = Tessera(OnHarbour(base), {"TESSERA_ISA=scalar"});
-  EXPECT_EQ(nlohmann::json::parse(scalar.out)["receipt"], receipt);
+  for (const char* isa : {"TESSERA_ISA=scalar", "TESSERA_ISA=avx2"}) {
+    EXPECT_EQ(nlohmann::json::parse(Tessera(OnHarbour(base), {isa}).out)["receipt"], receipt) << isa;
+  }
 }
 
 TEST(CommandLine, StatsGoToStderrAndLeaveTheTextAlone) {

@@ -60,7 +60,7 @@ class HelpFormatter : public CLI::Formatter {
   static constexpr const char* kFooter =
       "\nEvery flag has an environment twin, its name in capitals: TESSERA_TEMP=0.7. A flag that "
       "is\n"
-      "given wins. TESSERA_ISA=scalar or avx512 chooses the kernels.\n";
+      "given wins. TESSERA_ISA=scalar, avx2 or avx512 chooses the kernels.\n";
 
   static std::vector<const CLI::App*> SubcommandsOf(const CLI::App& app) {
     return app.get_subcommands([](const CLI::App*) { return true; });

@@ -97,7 +97,7 @@ TEST_P(EngineExactness, RequestsTogetherGetWhatTheyGetAlone) {
   }
   const Setting settings[] = {
       {"s3", 2, 5, 7, ""},       {"s2:block=16", 3, 3, 64, ""},  {"s1:block=32", 1, 6, 16, ""},
-      {"s0", 2, 1, 1, "scalar"}, {"d0:split=0.3", 3, 8, 33, ""}, {"s3", 1, 14, 17, "scalar"}};
+      {"s0", 2, 1, 1, "scalar"}, {"d0:split=0.3", 3, 8, 33, "avx2"}, {"s3", 1, 14, 17, "scalar"}};
   for (const Setting& setting : settings) {
     SCOPED_TRACE(setting.organisation);
     options.organisation = *OrganisationSpec::Parse(setting.organisation);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "port/cpu.h"
 
+#include <cpuid.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -14,11 +15,17 @@ namespace {
 
 constexpr int kCpusMax = 1 << 20;  // Linux can be built for 8,192
 
+// __builtin_cpu_supports of clang 14 does not know it.
+bool HasF16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+
 CpuFeatures Detect() {
   __builtin_cpu_init();
   CpuFeatures f;
   f.x86_64_v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                __builtin_cpu_supports("bmi2");
+                __builtin_cpu_supports("bmi2") && HasF16c();
   f.avx512 = f.x86_64_v3 && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
              __builtin_cpu_supports("avx512vl");

@@ -141,8 +141,7 @@ std::string_view WhyFaultCannotShow(Fault fault, const Model& model) {
 }
 
 const KernelTable& ControlKernels() {
-  static const KernelTable* const kernels =
-      Avx512Kernels() != nullptr ? Avx512Kernels() : &ScalarKernels();
+  static const KernelTable* const kernels = AvailableKernels().back();
   return *kernels;
 }
 

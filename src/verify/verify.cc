@@ -176,12 +176,6 @@ uint32_t VerifyReport::controls() const {
   return controls;
 }
 
-std::vector<const KernelTable*> AvailableKernels() {
-  std::vector<const KernelTable*> kernels = {&ScalarKernels()};
-  if (Avx512Kernels() != nullptr) kernels.push_back(Avx512Kernels());
-  return kernels;
-}
-
 std::vector<int> ThreadValues(const std::vector<int>& listed) {
   std::vector<int> values = listed;
   values.push_back(1);

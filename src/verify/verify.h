@@ -63,8 +63,6 @@ struct VerifyReport {
   bool overran() const { return quick && seconds > kQuickSeconds; }
 };
 
-// Scalar first, then every other table this CPU runs.
-std::vector<const KernelTable*> AvailableKernels();
 // {1} and what else is listed, ascending.
 std::vector<int> ThreadValues(const std::vector<int>& listed);
 

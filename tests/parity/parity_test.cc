@@ -203,8 +203,7 @@ TEST(Parity, ProductStaysWithinItsLimits) {
     auto model = Model::Load(*file, threads);
     ASSERT_TRUE(model) << model.error().message();
     const Limits& limits = parity.quantised ? kQuantised : kUnquantised;
-    for (const KernelTable* kernels : {&ScalarKernels(), Avx512Kernels()}) {
-      if (kernels == nullptr) continue;
+    for (const KernelTable* kernels : AvailableKernels()) {
       const Comparison result =
           CompareProduct(ReadGoldens(parity), limits, **model, *kernels, &threads);
       PrintRow(parity.name, kernels->isa, result);
@@ -272,8 +271,7 @@ TEST(Parity, ProductAgreesWithTheTwinWhereThereAreNoGoldens) {
     ASSERT_TRUE(model) << model.error().message();
     UnroundedTwin twin(file);
     const GoldenRun golden = GoldensFromTwin(&twin, 64);
-    for (const KernelTable* kernels : {&ScalarKernels(), Avx512Kernels()}) {
-      if (kernels == nullptr) continue;
+    for (const KernelTable* kernels : AvailableKernels()) {
       const Comparison result = CompareProduct(golden, kUnquantised, **model, *kernels, &threads);
       PrintRow((*model)->shape().has_ssm() ? "toy hybrid" : "toy llama", kernels->isa, result);
       EXPECT_LE(result.max, kUnquantised.max);

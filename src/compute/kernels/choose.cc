@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/random.h"
+#include "compute/kernels/avx2.h"
 #include "compute/kernels/avx512.h"
 #include "compute/kernels/kernel_table.h"
 #include "compute/tensor/number_formats.h"
@@ -98,30 +99,47 @@ KernelChoice ChooseAvx512() {
   return {};
 }
 
+KernelChoice ChooseAvx2() {
+  if (Avx2Kernels() == nullptr) return {nullptr, "this CPU lacks AVX2, FMA or F16C"};
+  return {Avx2Kernels(), "avx2: asked for"};
+}
+
 KernelChoice ChooseBest() {
-  KernelChoice best = ChooseAvx512();
-  if (best.table != nullptr) return best;
-  best.table = &ScalarKernels();
-  best.reason = Avx512StateOnce() == Avx512State::kAbsent
-                    ? "scalar: this CPU lacks AVX-512 with bf16 and VNNI"
-                    : "scalar: vdpbf16ps of this CPU differs from the fma chain in the start-up "
-                      "self-test";
-  return best;
+  if (Avx512Kernels() != nullptr) return ChooseAvx512();
+  const bool absent = Avx512StateOnce() == Avx512State::kAbsent;
+  if (Avx2Kernels() != nullptr) {
+    return {Avx2Kernels(),
+            absent ? "avx2: this CPU lacks AVX-512 with bf16 and VNNI"
+                   : "avx2: vdpbf16ps of this CPU differs from the fma chain in the start-up "
+                     "self-test"};
+  }
+  return {&ScalarKernels(), "scalar: this CPU lacks AVX2, FMA or F16C"};
 }
 
 }  // namespace
 
+const KernelTable* Avx2Kernels() {
+  return DetectCpu().x86_64_v3 ? &kernels::avx2::Table() : nullptr;
+}
+
 const KernelTable* Avx512Kernels() {
   return Avx512StateOnce() == Avx512State::kWorks ? &kernels::avx512::Table() : nullptr;
+}
+
+std::vector<const KernelTable*> AvailableKernels() {
+  std::vector<const KernelTable*> tables = {&ScalarKernels()};
+  for (const KernelTable* table : {Avx2Kernels(), Avx512Kernels()}) {
+    if (table != nullptr) tables.push_back(table);
+  }
+  return tables;
 }
 
 KernelChoice ChooseKernels(const char* isa_override) {
   const std::string_view name = isa_override == nullptr ? "" : isa_override;
   if (name.empty()) return ChooseBest();
   if (name == "scalar") return {&ScalarKernels(), "scalar: asked for"};
+  if (name == "avx2") return ChooseAvx2();
   if (name == "avx512") return ChooseAvx512();
-  if (name == "avx2")
-    return {nullptr, "avx2 kernels are not part of this build; use scalar or avx512"};
   return {nullptr, "unknown instruction set; use scalar, avx2 or avx512"};
 }
 

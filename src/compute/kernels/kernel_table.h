@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // KernelTable is every function whose arithmetic is part of the numerics contract, as plain
-// function pointers in a value. The executor holds one; scalar and AVX-512 tables give the same
-// bits for the same arguments (kernels_test compares them), so which one runs is a matter of speed
-// only.
+// function pointers in a value. The executor holds one; the tables of all instruction sets give the
+// same bits for the same arguments (kernels_test compares them), so which one runs is a matter of
+// speed only.
 //
 // Common to all
 // K1  Each output element's expression tree depends on its own inputs only: never on how many rows,
@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "compute/kernels/packed_matrix.h"
 #include "memory/geometry/paged_bytes.h"
@@ -135,7 +136,7 @@ struct ScanArgs {
 };
 
 struct KernelTable {
-  const char* isa = "";  // "scalar", "avx512"
+  const char* isa = "";  // "scalar", "avx2", "avx512"
 
   void (*gemm)(const GemmArgs& args) = nullptr;
 
@@ -175,9 +176,13 @@ struct KernelTable {
 };
 
 const KernelTable& ScalarKernels();
+// Null when this CPU lacks AVX2, FMA or F16C.
+const KernelTable* Avx2Kernels();
 // Null when this CPU lacks AVX-512 with bf16 and VNNI, or when the 64k-lane self-test of vdpbf16ps
 // against the fma chain finds a difference.
 const KernelTable* Avx512Kernels();
+// Scalar first, then every other table this CPU runs, the best last.
+std::vector<const KernelTable*> AvailableKernels();
 
 // The table for TESSERA_ISA (empty or unset: the best that works) and one line on why it was
 // chosen. An unknown or unavailable name gives null and the reason.

@@ -14,16 +14,22 @@ TEST(ChooseKernels, NamesAreTheContract) {
   EXPECT_EQ(ChooseKernels("scalar").table, &ScalarKernels());
   EXPECT_STREQ(ScalarKernels().isa, "scalar");
   EXPECT_EQ(ChooseKernels("avx512").table, Avx512Kernels());
-  EXPECT_EQ(ChooseKernels("avx2").table, nullptr);
+  EXPECT_EQ(ChooseKernels("avx2").table, Avx2Kernels());
   EXPECT_EQ(ChooseKernels("AVX512").table, nullptr);
   EXPECT_EQ(ChooseKernels("sse").table, nullptr);
+  EXPECT_NE(std::string(ChooseKernels("sse").reason).find("scalar, avx2 or avx512"),
+            std::string::npos);
   for (const char* name : {"scalar", "avx2", "avx512", "sse", ""}) {
     EXPECT_STRNE(ChooseKernels(name).reason, "") << name;
   }
 }
 
 TEST(ChooseKernels, UnsetAndEmptyTakeTheBestThatWorks) {
-  const KernelTable* best = Avx512Kernels() != nullptr ? Avx512Kernels() : &ScalarKernels();
+  const KernelTable* best = Avx512Kernels() != nullptr ? Avx512Kernels()
+                            : Avx2Kernels() != nullptr ? Avx2Kernels()
+                                                       : &ScalarKernels();
+  EXPECT_EQ(AvailableKernels().front(), &ScalarKernels());
+  EXPECT_EQ(AvailableKernels().back(), best);
   EXPECT_EQ(ChooseKernels(nullptr).table, best);
   EXPECT_EQ(ChooseKernels("").table, best);
 }

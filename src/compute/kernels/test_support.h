@@ -28,12 +28,9 @@ inline uint32_t BitsOf(float x) { return std::bit_cast<uint32_t>(x); }
 class KernelTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    if (std::string(GetParam()) == "scalar") {
-      table_ = &ScalarKernels();
-    } else {
-      table_ = Avx512Kernels();
-      if (table_ == nullptr) GTEST_SKIP() << ChooseKernels(GetParam()).reason;
-    }
+    const KernelChoice choice = ChooseKernels(GetParam());
+    table_ = choice.table;
+    if (table_ == nullptr) GTEST_SKIP() << choice.reason;
   }
   const KernelTable& table() const { return *table_; }
 
@@ -42,9 +39,9 @@ class KernelTest : public ::testing::TestWithParam<const char*> {
   const KernelTable* table_ = nullptr;
 };
 
-#define TESSERA_KERNEL_TEST_SUITE(suite)                 \
-  INSTANTIATE_TEST_SUITE_P(                              \
-      Isa, suite, ::testing::Values("scalar", "avx512"), \
+#define TESSERA_KERNEL_TEST_SUITE(suite)                         \
+  INSTANTIATE_TEST_SUITE_P(                                      \
+      Isa, suite, ::testing::Values("scalar", "avx2", "avx512"), \
       [](const ::testing::TestParamInfo<const char*>& info_) { return std::string(info_.param); })
 
 enum class Data {

@@ -106,12 +106,6 @@ std::vector<Toy> Toys() {
   return toys;
 }
 
-std::vector<const KernelTable*> Tables() {
-  std::vector<const KernelTable*> tables = {&ScalarKernels()};
-  if (Avx512Kernels() != nullptr) tables.push_back(Avx512Kernels());
-  return tables;
-}
-
 TEST(Forward, CutsDoNotShow) {
   ThreadPool threads(1);
   const std::vector<TokenId> tokens = Prompt(290, 7);  // past one split of 256
@@ -120,7 +114,7 @@ TEST(Forward, CutsDoNotShow) {
     const Outcome reference = RunAlone(*model.model, tokens, {});
     ASSERT_TRUE(std::all_of(reference.logits.begin(), reference.logits.end(),
                             [](float x) { return std::isfinite(x); }));
-    for (const KernelTable* kernels : Tables()) {
+    for (const KernelTable* kernels : AvailableKernels()) {
       for (const std::vector<uint32_t>& cuts : std::vector<std::vector<uint32_t>>{
                {}, {1}, {2}, {7}, {15}, {16}, {17}, {33, 1, 8, 60, 3}}) {
         RunOptions options;
@@ -140,7 +134,7 @@ TEST(Forward, ThreadsAndLayoutsDoNotShow) {
   for (const Toy& toy : Toys()) {
     const ToyModel model = ToyModel::Make(toy.options, one);
     const Outcome reference = RunAlone(*model.model, tokens, {});
-    for (const KernelTable* kernels : Tables()) {
+    for (const KernelTable* kernels : AvailableKernels()) {
       for (int threads : {1, 2, 3}) {
         for (uint32_t rows_per_member : {1u, 3u, 7u}) {
           RunOptions options;
@@ -167,7 +161,7 @@ TEST(Forward, SplitsInWavesDoNotShow) {
   RunOptions options;
   options.cuts = {512, 512, 512, 300, 1};
   const Outcome reference = RunAlone(*model.model, tokens, options);
-  for (const KernelTable* kernels : Tables()) {
+  for (const KernelTable* kernels : AvailableKernels()) {
     for (int threads : {1, 2, 3, 4}) {
       options.kernels = kernels;
       options.threads = threads;
@@ -233,7 +227,7 @@ TEST(Forward, CompanyDoesNotShow) {
     const ToyModel model = ToyModel::Make(toy.options, one);
     std::vector<Outcome> references;
     for (const auto& prompt : prompts) references.push_back(RunAlone(*model.model, prompt, {}));
-    for (const KernelTable* kernels : Tables()) {
+    for (const KernelTable* kernels : AvailableKernels()) {
       for (uint64_t seed : {1, 2, 3}) {
         const auto outcomes =
             RunTogether(*model.model, prompts, *kernels, static_cast<int>(seed), seed);
@@ -308,7 +302,7 @@ TEST(Forward, StepsAllocateNothing) {
   const std::vector<TokenId> tokens = Prompt(1100, 3);
   for (const Toy& toy : Toys()) {
     const ToyModel model = ToyModel::Make(toy.options, threads);
-    Forward forward(*model.model, StateType::kF32, *Tables().back(), threads, kLimits);
+    Forward forward(*model.model, StateType::kF32, *AvailableKernels().back(), threads, kLimits);
     SequenceRunner sequence(model.model->shape(), 1100);
     const uint64_t before = AllocationCount();
     for (size_t done = 0; done < 1020; done += 340) {
@@ -332,7 +326,7 @@ TEST(Forward, NanWeightsGiveNanLogitsForEveryInputForm) {
     RandomModel::Tensor* tensor = FindTensor(&random, "blk.0.attn_norm.weight");
     tensor->low = tensor->high = std::nanf("");
     const ToyModel model = ToyModel::Make(random, threads);
-    for (const KernelTable* kernels : Tables()) {
+    for (const KernelTable* kernels : AvailableKernels()) {
       RunOptions options;
       options.kernels = kernels;
       const Outcome outcome = RunAlone(*model.model, Prompt(20, 1), options);
