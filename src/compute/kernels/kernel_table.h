@@ -25,6 +25,7 @@
 
 #include "compute/kernels/packed_matrix.h"
 #include "memory/geometry/paged_bytes.h"
+#include "memory/geometry/state_shape.h"
 
 namespace tessera {
 
@@ -111,9 +112,15 @@ struct ConvArgs {
   uint64_t row_bytes = 0;  // of one conv row
 };
 
-// Mamba-2 recurrence over `rows` tokens of one sequence for heads [head_begin, head_end):
-//   s_n = fma(s_n, dA, (Δ·x_p)·B_n); y_p = Σ_n s_n·C_n in 4 chains of 16 lanes (vector i → chain
+// Mamba-2 recurrence over `rows` tokens of one sequence for heads [head_begin, head_end). Per row
+// (head, p), with h_n the state before the token and s_n after it:
+//   s_n = fma(h_n, dA, (Δ·x_p)·B_n); y_p = Σ_n s_n·C_n in 4 chains of 16 lanes (vector i → chain
 //   i mod 4, fma), chains (0+1)+(2+3), tree K3; then y_p = fma(D, x_p, y_p).
+// What is kept of s_n, and is h_n of the next token, depends on the state type:
+//   fp32   s_n itself
+//   bf16   bf16(s_n) (K2), after every token, stored or not: y is of the unrounded s_n, and a call
+//          of many tokens gives the bits of many calls of one
+// The bytes of a row beyond its N elements are written as zero.
 struct ScanArgs {
   const float* x = nullptr;  // [rows][stride], head h's p at h·head_dim + p
   const float* b = nullptr;  // [rows][stride], group g's n at g·state + n
@@ -130,9 +137,10 @@ struct ScanArgs {
   uint32_t head_dim = 0;
   uint32_t state = 0;
   uint32_t heads_per_group = 0;
+  StateType state_type = StateType::kF32;
   PagedBytes source, destination;
   uint64_t start = 0;      // linear byte of this layer's SSM row 0
-  uint64_t row_bytes = 0;  // fp32 row, padded
+  uint64_t row_bytes = 0;  // of N elements of the state type, rounded up to 64
 };
 
 struct KernelTable {

@@ -2,10 +2,11 @@
 //
 // The Mamba-2 recurrence, sequential for prompts and generated tokens alike.
 //
-// Per head, tokens in runs of 8; per run, 16 state rows (a row: one p of the head, N fp32) after
-// another, each held in registers over the run. B and C of a run are copied side by side first:
-// 2·8·256·4 = 16 KiB of a 32 KiB L1, which rows of a conv output 14 KiB apart would not share
-// peacefully. A head's state (128·256·4 = 128 KiB) stays in L2 from run to run.
+// Per head, tokens in runs of 8; per run, 16 state rows (a row: one p of the head, N elements)
+// after another, each held in registers as fp32 over the run. B and C of a run are copied side by
+// side first: 2·8·256·4 = 16 KiB of a 32 KiB L1, which rows of a conv output 14 KiB apart would not
+// share peacefully. A head's state (128·256·4 = 128 KiB, half of it in bf16) stays in L2 from run
+// to run.
 //
 // The sums over N of 16 rows are finished together: 16 vectors reduce to one with 15 additions
 // instead of 64.
@@ -23,8 +24,60 @@ namespace tessera::kernels {
 inline constexpr uint32_t kScanRun = 8;
 inline constexpr uint32_t kScanRows = 16;
 
+// How a state row lies in memory, and what is kept of it from a token to the next: Keep is Load
+// after Store. Rows of whole lines of 64 bytes are held in registers, others taken by vectors.
+template <class V>
+struct Fp32Rows {
+  using F = typename V::F;
+  using Element = float;
+  static constexpr uint32_t kLineElements = 16;
+
+  template <int kVectors>
+  static TESSERA_INLINE void Load(const float* p, F (&s)[kVectors]) {
+    Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { s[v] = V::Load(p + v * 16); });
+  }
+  template <int kVectors>
+  static TESSERA_INLINE void Store(float* p, const F (&s)[kVectors]) {
+    Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { V::Store(p + v * 16, s[v]); });
+  }
+  template <int kVectors>
+  static TESSERA_INLINE void Keep(F (&)[kVectors]) {}
+
+  static TESSERA_INLINE F LoadN(const float* p, uint32_t n) { return V::LoadN(p, n); }
+  static TESSERA_INLINE void StoreVector(float* p, F s) { V::Store(p, s); }
+};
+
+template <class V>
+struct Bf16Rows {
+  using F = typename V::F;
+  using Element = uint16_t;
+  static constexpr uint32_t kLineElements = 32;
+
+  template <int kVectors>
+  static TESSERA_INLINE void Load(const uint16_t* p, F (&s)[kVectors]) {
+    Unroll<kVectors / 2>([&](auto v) TESSERA_INLINE_LAMBDA {
+      V::LoadBf16Pair(p + v * 32, &s[v * 2], &s[v * 2 + 1]);
+    });
+  }
+  template <int kVectors>
+  static TESSERA_INLINE void Store(uint16_t* p, const F (&s)[kVectors]) {
+    Unroll<kVectors / 2>([&](auto v) TESSERA_INLINE_LAMBDA {
+      V::StoreBf16Pair(p + v * 32, s[v * 2], s[v * 2 + 1]);
+    });
+  }
+  template <int kVectors>
+  static TESSERA_INLINE void Keep(F (&s)[kVectors]) {
+    Unroll<kVectors / 2>([&](auto v)
+                             TESSERA_INLINE_LAMBDA { V::RoundBf16Pair(&s[v * 2], &s[v * 2 + 1]); });
+  }
+
+  static TESSERA_INLINE F LoadN(const uint16_t* p, uint32_t n) { return V::LoadBf16N(p, n); }
+  static TESSERA_INLINE void StoreVector(uint16_t* p, F s) { V::StoreBf16(p, s); }
+};
+
 // The state rows of one call. They are not prefetched by hand: rows follow one another in long
 // runs, which the hardware sees, and every distance tried made a decode step a third slower.
+template <class Rows>
 struct ScanState {
   StateCursor source;
   StateCursor destination;
@@ -38,12 +91,12 @@ struct ScanState {
         row_bytes(args.row_bytes) {}
 
   // Null for the zero state.
-  TESSERA_INLINE const float* Source(uint64_t row) {
+  TESSERA_INLINE const typename Rows::Element* Source(uint64_t row) {
     if (source.is_zero()) return nullptr;
-    return reinterpret_cast<const float*>(source.At(start + row * row_bytes));
+    return reinterpret_cast<const typename Rows::Element*>(source.At(start + row * row_bytes));
   }
-  TESSERA_INLINE float* Destination(uint64_t row) {
-    return reinterpret_cast<float*>(destination.At(start + row * row_bytes));
+  TESSERA_INLINE typename Rows::Element* Destination(uint64_t row) {
+    return reinterpret_cast<typename Rows::Element*>(destination.At(start + row * row_bytes));
   }
 };
 
@@ -64,14 +117,18 @@ struct ScanRun {
 };
 
 // One state row over the run.
-template <class V, int kVectors>
-TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i, const float* source,
-                            float* destination) {
+template <class V, class Rows, int kVectors>
+TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i,
+                            const typename Rows::Element* source,
+                            typename Rows::Element* destination) {
   typename V::F s[kVectors];
-  Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA {
-    s[v] = source == nullptr ? V::Zero() : V::Load(source + v * 16);
-  });
+  if (source != nullptr) {
+    Rows::Load(source, s);
+  } else {
+    Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { s[v] = V::Zero(); });
+  }
   for (uint32_t t = 0; t < run.count; ++t) {
+    if (t > 0) Rows::Keep(s);  // the last token's is left to Store
     const typename V::F da = V::Set1(run.decay[t]);
     const typename V::F dx = V::Set1(run.dx[t][i]);
     typename V::F chain[4] = {V::Zero(), V::Zero(), V::Zero(), V::Zero()};
@@ -81,12 +138,12 @@ TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i, const float* sou
     });
     V::Store(run.sums[t][i], SumChains<V>(chain));
   }
-  Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { V::Store(destination + v * 16, s[v]); });
+  Rows::Store(destination, s);
 }
 
 // N = 16·kVectors; tokens [t0, t0 + count) of one head.
-template <class V, int kVectors>
-void ScanHeadRun(const ScanArgs& args, ScanState& state, uint32_t head, uint32_t t0,
+template <class V, class Rows, int kVectors>
+void ScanHeadRun(const ScanArgs& args, ScanState<Rows>& state, uint32_t head, uint32_t t0,
                  uint32_t count) {
   ScanRun<kVectors> run;
   run.count = count;
@@ -109,8 +166,9 @@ void ScanHeadRun(const ScanArgs& args, ScanState& state, uint32_t head, uint32_t
       for (uint32_t i = rows; i < kScanRows; ++i) V::Store(run.sums[t][i], V::Zero());
     }
     for (uint32_t i = 0; i < rows; ++i) {
-      float* destination = state.Destination(first + i);
-      ScanRow<V, kVectors>(run, i, t0 == 0 ? state.Source(first + i) : destination, destination);
+      auto* destination = state.Destination(first + i);
+      ScanRow<V, Rows, kVectors>(run, i, t0 == 0 ? state.Source(first + i) : destination,
+                                 destination);
     }
     for (uint32_t t = 0; t < count; ++t) {
       const typename V::F x = V::LoadN(args.x + (t0 + t) * args.stride + first, rows);
@@ -122,27 +180,30 @@ void ScanHeadRun(const ScanArgs& args, ScanState& state, uint32_t head, uint32_t
 
 // Any N, one row of one head over all tokens: the row lives in the destination. Lanes beyond N are
 // zero whatever x is (∞·0 is not).
-template <class V>
-void ScanRowInMemory(const ScanArgs& args, uint32_t head, size_t row, const float* source,
-                     float* destination) {
+template <class V, class Rows>
+void ScanRowInMemory(const ScanArgs& args, uint32_t head, size_t row,
+                     const typename Rows::Element* source, typename Rows::Element* destination) {
   const size_t group = size_t{head / args.heads_per_group} * args.state;
   const auto lanes_at = [&](uint32_t n) TESSERA_INLINE_LAMBDA {
     return args.state - n < 16 ? args.state - n : 16u;
   };
-  for (uint32_t n = 0; n < args.state; n += 16) {
-    V::Store(destination + n, source == nullptr ? V::Zero() : V::LoadN(source + n, lanes_at(n)));
+  uint32_t n = 0;
+  for (; n < args.state; n += 16) {
+    Rows::StoreVector(destination + n,
+                      source == nullptr ? V::Zero() : Rows::LoadN(source + n, lanes_at(n)));
   }
+  for (; n % Rows::kLineElements != 0; n += 16) Rows::StoreVector(destination + n, V::Zero());
   for (uint32_t t = 0; t < args.rows; ++t) {
     const float x = args.x[t * args.stride + row];
     const typename V::F da = V::Set1(args.decay[t * args.heads_stride + head]);
     const typename V::F dx = V::Set1(args.delta[t * args.heads_stride + head] * x);
     typename V::F chain[4] = {V::Zero(), V::Zero(), V::Zero(), V::Zero()};
-    for (uint32_t n = 0; n < args.state; n += 16) {
+    for (n = 0; n < args.state; n += 16) {
       const typename V::F b = V::LoadN(args.b + t * args.stride + group + n, lanes_at(n));
       const typename V::F c = V::LoadN(args.c + t * args.stride + group + n, lanes_at(n));
-      typename V::F s = V::Fma(V::Load(destination + n), da, V::Mul(dx, b));
+      typename V::F s = V::Fma(Rows::LoadN(destination + n, 16), da, V::Mul(dx, b));
       s = V::Select(V::FirstN(lanes_at(n)), s, V::Zero());
-      V::Store(destination + n, s);
+      Rows::StoreVector(destination + n, s);
       chain[n / 16 % 4] = V::Fma(s, c, chain[n / 16 % 4]);
     }
     args.y[t * args.y_stride + row] =
@@ -150,45 +211,55 @@ void ScanRowInMemory(const ScanArgs& args, uint32_t head, size_t row, const floa
   }
 }
 
-template <class V, int kVectors>
+template <class V, class Rows, int kVectors>
 void ScanHeadsInRegisters(const ScanArgs& args) {
-  ScanState state(args);
+  ScanState<Rows> state(args);
   for (uint32_t head = args.head_begin; head < args.head_end; ++head) {
     uint32_t t0 = 0;
     do {  // once even without tokens: the state still moves from source to destination
       const uint32_t count = args.rows - t0 < kScanRun ? args.rows - t0 : kScanRun;
-      ScanHeadRun<V, kVectors>(args, state, head, t0, count);
+      ScanHeadRun<V, Rows, kVectors>(args, state, head, t0, count);
       t0 += count;
     } while (t0 < args.rows);
   }
 }
 
-template <class V>
+template <class V, class Rows>
 void ScanHeadsInMemory(const ScanArgs& args) {
-  ScanState state(args);
+  ScanState<Rows> state(args);
   for (uint32_t head = args.head_begin; head < args.head_end; ++head) {
     for (size_t row = size_t{head} * args.head_dim; row < size_t{head + 1} * args.head_dim; ++row) {
-      ScanRowInMemory<V>(args, head, row, state.Source(row), state.Destination(row));
+      ScanRowInMemory<V, Rows>(args, head, row, state.Source(row), state.Destination(row));
     }
+  }
+}
+
+template <class V, class Rows>
+void ScanRows(const ScanArgs& args) {
+  switch (args.state) {
+    case 16:
+      if constexpr (Rows::kLineElements > 16) {
+        return ScanHeadsInMemory<V, Rows>(args);
+      } else {
+        return ScanHeadsInRegisters<V, Rows, 1>(args);
+      }
+    case 32:
+      return ScanHeadsInRegisters<V, Rows, 2>(args);
+    case 64:
+      return ScanHeadsInRegisters<V, Rows, 4>(args);
+    case 128:
+      return ScanHeadsInRegisters<V, Rows, 8>(args);
+    case 256:
+      return ScanHeadsInRegisters<V, Rows, 16>(args);
+    default:
+      return ScanHeadsInMemory<V, Rows>(args);
   }
 }
 
 template <class V>
 void Scan(const ScanArgs& args) {
-  switch (args.state) {
-    case 16:
-      return ScanHeadsInRegisters<V, 1>(args);
-    case 32:
-      return ScanHeadsInRegisters<V, 2>(args);
-    case 64:
-      return ScanHeadsInRegisters<V, 4>(args);
-    case 128:
-      return ScanHeadsInRegisters<V, 8>(args);
-    case 256:
-      return ScanHeadsInRegisters<V, 16>(args);
-    default:
-      return ScanHeadsInMemory<V>(args);
-  }
+  if (args.state_type == StateType::kBF16) return ScanRows<V, Bf16Rows<V>>(args);
+  ScanRows<V, Fp32Rows<V>>(args);
 }
 
 }  // namespace tessera::kernels

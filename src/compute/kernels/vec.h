@@ -11,6 +11,7 @@
 // read as +0, or stay untouched):
 //   Zero Set1 Load[N] Store[N]
 //   LoadBf16[N] StoreBf16[N]   rounded by vcvtneps2bf16's rule
+//   LoadBf16Pair StoreBf16Pair 32 elements, two vectors
 //   LoadHalf                   16 f16, exact
 //   LoadEvenOddN StoreEvenOddN n interleaved pairs
 //   StoreInt8                  saturated to [-128, 127]
@@ -18,6 +19,7 @@
 //   Add Sub Mul Div Fma        Fma(a, b, c) = a·b + c
 //   Max(a, b)                  a > b ? a : b, so b when either is NaN
 //   Neg Abs                    sign bit only
+//   RoundBf16Pair              what LoadBf16Pair reads after StoreBf16Pair
 //   Less IsNan FirstN(n) Select(m, a, b)
 //   ReduceAdd ReduceMax        the tree of K3: lane i with i + 8, then 4, 2, 1
 //   ReduceAddRows              lane i = ReduceAdd of row i of 16

@@ -54,6 +54,29 @@ struct Vec {
   static TESSERA_INLINE void StoreBf16N(uint16_t* p, F x, uint32_t n) {
     _mm256_mask_storeu_epi16(p, FirstN(n), NarrowBf16(x));
   }
+  // One conversion narrows two vectors and one permutation widens each: a third less work for the
+  // scan of a bf16 state than vector by vector.
+  static TESSERA_INLINE void LoadBf16Pair(const uint16_t* p, F* a, F* b) {
+    const __m512i words = _mm512_loadu_si512(p);
+    *a = WidenHalfOf<0>(words);
+    *b = WidenHalfOf<1>(words);
+  }
+  static TESSERA_INLINE void StoreBf16Pair(uint16_t* p, F a, F b) {
+    _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+  }
+  static TESSERA_INLINE void RoundBf16Pair(F* a, F* b) {
+    const __m512i words = (__m512i)_mm512_cvtne2ps_pbh(*b, *a);
+    *a = WidenHalfOf<0>(words);
+    *b = WidenHalfOf<1>(words);
+  }
+  // Words 16·half + i to the upper half of lane i, zero below.
+  template <int kHalf>
+  static TESSERA_INLINE F WidenHalfOf(__m512i words) {
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i index =
+        _mm512_slli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(16 * kHalf)), 16);
+    return _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xAAAAAAAA, index, words));
+  }
   static TESSERA_INLINE F LoadHalf(const uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }

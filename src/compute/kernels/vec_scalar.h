@@ -87,6 +87,14 @@ struct Vec {
   static TESSERA_INLINE void StoreBf16N(uint16_t* p, F x, uint32_t n) {
     for (uint32_t i = 0; i < n; ++i) p[i] = FloatToBf16(x.v[i]);
   }
+  static TESSERA_INLINE void LoadBf16Pair(const uint16_t* p, F* a, F* b) {
+    *a = LoadBf16(p);
+    *b = LoadBf16(p + 16);
+  }
+  static TESSERA_INLINE void StoreBf16Pair(uint16_t* p, F a, F b) {
+    StoreBf16(p, a);
+    StoreBf16(p + 16, b);
+  }
   // F16C belongs to the baseline; its conversion is exact, HalfToFloat's bits included.
   static TESSERA_INLINE F LoadHalf(const uint16_t* p) {
     F r;
@@ -133,6 +141,12 @@ struct Vec {
   }
   static TESSERA_INLINE F Abs(F a) {
     return Map([&](int i) TESSERA_INLINE_LAMBDA { return __builtin_fabsf(a.v[i]); });
+  }
+
+  static TESSERA_INLINE void RoundBf16Pair(F* a, F* b) {
+    uint16_t words[32];
+    StoreBf16Pair(words, *a, *b);
+    LoadBf16Pair(words, a, b);
   }
 
   static TESSERA_INLINE M Less(F a, F b) {
