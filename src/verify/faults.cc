@@ -1,72 +1,86 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "verify/faults.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/check.h"
+#include "verify/hostile_float_environment.h"
 
 namespace tessera {
 namespace {
 
-constexpr Fault kAllFaults[] = {Fault::kHalfKProducts,    Fault::kReversedCombine,
-                                Fault::kUnwrittenRowsNaN, Fault::kStateRoundedAtSave,
-                                Fault::kConvTailDropped,  Fault::kFreshStateNotZeroed};
+constexpr Fault kAllFaults[] = {Fault::kHalfKProducts,      Fault::kReversedCombine,
+                                Fault::kCallersFloatMode,   Fault::kUnwrittenRowsNaN,
+                                Fault::kStateRoundedAtSave, Fault::kConvTailDropped,
+                                Fault::kFreshStateNotZeroed};
 
 constexpr std::string_view kNoAttention = "no attention layers";
 
-struct PackedSteps {
-  uint32_t k;            // inputs a packed step holds: where a panel may be cut
-  uint32_t bytes;        // of one weight
-  uint32_t input_bytes;  // of one activation
+// How a row of activations is cut: at blocks, each with some words of sums.
+struct InputBlock {
+  uint32_t elements;
+  uint32_t bytes;
+  uint32_t sum_words;
 };
 
-PackedSteps StepsOf(WeightType type) {
-  switch (type) {
-    case WeightType::kF32:
-      return {1, 4, 4};
-    case WeightType::kF16:
-      return {1, 2, 4};
-    case WeightType::kBF16:
-      return {2, 2, 2};
-    case WeightType::kQ8_0:
-      return {32, 1, 1};
+InputBlock InputBlockOf(InputForm form) {
+  switch (form) {
+    case InputForm::kF32:
+      return {1, 4, 0};
+    case InputForm::kBF16:
+      return {2, 4, 0};
+    case InputForm::kInt8:
+      return {32, 32, 1};
   }
   TESSERA_CHECK(false);
 }
 
-// The product over inputs [from, from + k) of one row.
-void PartialGemm(const GemmArgs& args, uint32_t row, uint32_t from, uint32_t k, float* output) {
-  const PackedSteps steps = StepsOf(args.weights->type);
-  PackedMatrix part = *args.weights;
-  part.k = k;
-  part.panels += size_t{from} * 16 * steps.bytes;
-  if (part.scales != nullptr) part.scales += size_t{from} / 32 * 16;
+// The product over blocks [begin, end) of one row: the others are zeros, which leave an accumulator
+// as it is.
+void PartialGemm(const GemmArgs& args, uint32_t row, uint32_t begin, uint32_t end, float* output) {
+  const InputBlock block = InputBlockOf(args.weights->input_form());
+  const size_t blocks = DivideUp(args.weights->k, block.elements);
+  thread_local std::vector<std::byte> data;
+  data.assign(blocks * block.bytes, std::byte{0});
+  const auto* row_data =
+      static_cast<const std::byte*>(args.input.data) + row * args.input.row_stride_bytes;
+  // Of the last block of an odd row of bf16 only half is there.
+  const size_t row_bytes = block.elements == 2 ? args.weights->k * size_t{2} : data.size();
+  const size_t from = size_t{begin} * block.bytes;
+  std::memcpy(data.data() + from, row_data + from,
+              std::min(size_t{end} * block.bytes, row_bytes) - from);
+  thread_local std::vector<int32_t> sums;
+  sums.assign(blocks * block.sum_words, 0);
 
   GemmArgs partial = args;
-  partial.weights = &part;
   partial.rows = 1;
   partial.output = output;
-  partial.input.data = static_cast<const std::byte*>(args.input.data) +
-                       row * args.input.row_stride_bytes + size_t{from} * steps.input_bytes;
-  if (args.input.scales != nullptr) {
-    partial.input.scales = args.input.scales + row * args.input.scale_row_stride + from / 32;
+  partial.input.data = data.data();
+  if (block.sum_words > 0) {
+    const int32_t* row_sums = args.input.sums + row * args.input.sum_row_stride;
+    std::copy(row_sums + begin * block.sum_words, row_sums + end * block.sum_words,
+              sums.begin() + begin * block.sum_words);
+    partial.input.sums = sums.data();
+    partial.input.scales = args.input.scales + row * args.input.scale_row_stride;
   }
   ControlKernels().gemm(partial);
 }
 
 void HalfKGemm(const GemmArgs& args) {
   const PackedMatrix& weights = *args.weights;
-  const uint32_t step = StepsOf(weights.type).k;
-  const uint32_t half = weights.k / 2 / step * step;
-  if (half == 0) return ControlKernels().gemm(args);
+  const auto blocks =
+      static_cast<uint32_t>(DivideUp(weights.k, InputBlockOf(weights.input_form()).elements));
+  if (blocks < 2) return ControlKernels().gemm(args);
   thread_local std::vector<float> second;
   second.resize(size_t{weights.panel_count()} * 16);
   const uint32_t end = args.panel_end * 16 < weights.n ? args.panel_end * 16 : weights.n;
   for (uint32_t row = 0; row < args.rows; ++row) {
     float* output = args.output + row * args.output_stride;
-    PartialGemm(args, row, 0, half, output);
-    PartialGemm(args, row, half, weights.k - half, second.data());
+    PartialGemm(args, row, 0, blocks / 2, output);
+    PartialGemm(args, row, blocks / 2, blocks, second.data());
     for (uint32_t n = args.panel_begin * 16; n < end; ++n) output[n] += second[n];
   }
 }
@@ -96,6 +110,19 @@ void ReversedCombine(const AttentionCombineArgs& args) {
 
 void FillWithNaN(std::byte* group, size_t bytes) { std::memset(group, 0xFF, bytes); }
 
+// A kernel of the table in the float mode of a hostile caller.
+template <auto kKernel, class... Args>
+void InCallersMode(Args... args) {
+  const HostileFloatEnvironment hostile(&kTowardZero);
+  (ControlKernels().*kKernel)(args...);
+}
+
+void LeaveCallersMode(KernelTable* table) {
+  table->gemm = InCallersMode<&KernelTable::gemm, const GemmArgs&>;
+  table->rms_norm =
+      InCallersMode<&KernelTable::rms_norm, const float*, const float*, uint32_t, float, float*>;
+}
+
 }  // namespace
 
 std::span<const Fault> AllFaults() { return kAllFaults; }
@@ -108,6 +135,8 @@ std::string_view FaultName(Fault fault) {
       return "two half-K products added";
     case Fault::kReversedCombine:
       return "attention splits combined in reverse";
+    case Fault::kCallersFloatMode:
+      return "products and norms in the caller's rounding";
     case Fault::kUnwrittenRowsNaN:
       return "NaN in the unwritten rows of a group";
     case Fault::kStateRoundedAtSave:
@@ -134,6 +163,7 @@ std::string_view WhyFaultCannotShow(Fault fault, const Model& model) {
     case Fault::kFreshStateNotZeroed:
       return shape.has_ssm() ? "" : "no recurrent layers";
     case Fault::kNone:
+    case Fault::kCallersFloatMode:
     case Fault::kHalfKProducts:
       return "";
   }
@@ -149,6 +179,7 @@ KernelTable BrokenKernels(Fault fault) {
   KernelTable table = ControlKernels();
   if (fault == Fault::kHalfKProducts) table.gemm = HalfKGemm;
   if (fault == Fault::kReversedCombine) table.attention_combine = ReversedCombine;
+  if (fault == Fault::kCallersFloatMode) LeaveCallersMode(&table);
   if (fault == Fault::kUnwrittenRowsNaN) table.zero_group = FillWithNaN;
   return table;
 }

@@ -81,9 +81,16 @@ TESSERA_INLINE typename V::F Magnitude(typename V::F x) {
   return V::Select(V::IsNan(x), V::Set1(__builtin_inff()), V::Abs(x));
 }
 
+template <int kCount>
+TESSERA_INLINE int32_t MinusSum(const int8_t* y) {
+  int32_t sum = 0;
+  for (int i = 0; i < kCount; ++i) sum -= y[i];
+  return sum;
+}
+
 // A d below 2^-126 is flushed to zero and so is its block: 1/d would be infinite.
 template <class V>
-void ToInt8(const float* x, uint32_t n, int8_t* y, float* scales) {
+void ToInt8(const float* x, uint32_t n, int8_t* y, float* scales, int32_t* sums) {
   for (uint32_t i = 0; i < n; i += 32) {
     const uint32_t count = n - i < 32 ? n - i : 32;
     const typename V::F low = V::LoadN(x + i, count < 16 ? count : 16);
@@ -95,6 +102,7 @@ void ToInt8(const float* x, uint32_t n, int8_t* y, float* scales) {
     const typename V::F inverse = V::Set1(zero ? 0.0f : 1.0f / d);
     V::StoreInt8(y + i, V::ToInt(V::Mul(low, inverse)));
     V::StoreInt8(y + i + 16, V::ToInt(V::Mul(high, inverse)));
+    sums[i / 32] = MinusSum<32>(y + i);
   }
 }
 

@@ -3,6 +3,8 @@
 // Norm, roundings, gates, rotary embedding, discretisation against the formulas.
 #include <xmmintrin.h>
 
+#include <numeric>
+
 #include "compute/kernels/oracle.h"
 #include "compute/kernels/test_support.h"
 
@@ -56,7 +58,8 @@ TEST_P(Elementwise, Int8BlocksAreTheFormulaAndPaddedWithZeros) {
       const uint32_t padded = (n + 31) / 32 * 32;
       std::vector<int8_t> got(padded, 99);
       std::vector<float> scales(padded / 32, -1.0f);
-      table().to_int8(x.data(), n, got.data(), scales.data());
+      std::vector<int32_t> sums(padded / 32, 12345);
+      table().to_int8(x.data(), n, got.data(), scales.data(), sums.data());
       for (uint32_t b = 0; b < padded; b += 32) {
         float amax = 0;
         for (uint32_t i = b; i < std::min(n, b + 32); ++i) amax = std::max(amax, std::abs(x[i]));
@@ -66,6 +69,7 @@ TEST_P(Elementwise, Int8BlocksAreTheFormulaAndPaddedWithZeros) {
           const float q = d == 0 || i >= n ? 0.0f : std::nearbyint(x[i] * (1.0f / d));
           ASSERT_EQ(got[i], static_cast<int>(q)) << "n " << n << " i " << i;
         }
+        EXPECT_EQ(sums[b / 32], -std::accumulate(&got[b], &got[b] + 32, 0));
       }
     }
   }
@@ -141,7 +145,8 @@ TEST_P(Elementwise, Int8BlocksWithANanOrAnInfinityHaveAnInfiniteScale) {
       x[at] = bad;
       std::vector<int8_t> y(64);
       std::vector<float> scales(2);
-      table().to_int8(x.data(), 64, y.data(), scales.data());
+      std::vector<int32_t> sums(2);
+      table().to_int8(x.data(), 64, y.data(), scales.data(), sums.data());
       EXPECT_EQ(scales[at / 32], inf) << bad << " at " << at;
       EXPECT_EQ(scales[1 - at / 32], 1.0f / 127.0f);
     }

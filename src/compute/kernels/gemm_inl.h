@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The matrix product: outer products of a column of activations with a row of packed weights, one
-// accumulator per output and k ascending, whatever the blocking.
+// The matrix product where weights are floating-point numbers (gemm_int8_inl.h has the others):
+// outer products of a column of activations with a row of packed weights, one accumulator per
+// output and k ascending, whatever the blocking.
 //
 //   panels   groups of NV (4; 8 for one or two rows) 16-column panels: the lanes run along outputs
 //   k        tiles of 32 KiB per panel, so that a tile of 4 panels (128 KiB) stays in L2 while all
@@ -18,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compute/kernels/gemm_int8_inl.h"
 #include "compute/kernels/kernel_table.h"
 #include "compute/kernels/vec.h"
 
@@ -72,19 +74,15 @@ struct GemmTile {
   const std::byte* weights = nullptr;  // of the first panel, at the tile's first step
   size_t panel_stride = 0;
   uint32_t steps = 0;
-  bool half_step = false;             // a last pair with one element follows (bf16, odd k)
-  const std::byte* scales = nullptr;  // q8_0
-  size_t scale_panel_stride = 0;      // bytes
-  const std::byte* next = nullptr;    // where the next tile begins
-  bool first = true;                  // accumulators start at +0, else from the output
-  uint32_t columns = 0;               // of the output, 16·NV but for the last panel's tail
+  bool half_step = false;           // a last pair with one element follows (bf16, odd k)
+  const std::byte* next = nullptr;  // where the next tile begins
+  bool first = true;                // accumulators start at +0, else from the output
+  uint32_t columns = 0;             // of the output, 16·NV but for the last panel's tail
 };
 
 struct GemmRows {
   const std::byte* a = nullptr;  // first row, at the tile's first step
   size_t a_stride = 0;
-  const float* scales = nullptr;  // q8_0, at the tile's first block
-  size_t scale_stride = 0;
   float* output = nullptr;
   size_t output_stride = 0;
   const std::byte* prefetch = nullptr;  // next tile's panel this block of rows fetches (or weights)
@@ -171,65 +169,13 @@ void GemmMicro(const GemmTile& tile, const GemmRows& rows) {
   StoreAccumulators<V>(tile, rows, acc);
 }
 
-// Here a step is a block of 32 and 512 bytes of a panel; the integer dots are exact, so only the
-// order of blocks matters.
-template <class V>
-struct Int8Step {
-  static constexpr size_t kStepBytes = 512;
-  static constexpr uint32_t kStepK = 32;
-};
-
-template <class V, int MR, int NV, bool kStream>
-void GemmMicroInt8(const GemmTile& tile, const GemmRows& rows) {
-  typename V::F acc[MR][NV];
-  LoadAccumulators<V>(tile, rows, acc);
-  const std::byte* w = tile.weights;
-  const std::byte* a = rows.a;
-  const std::byte* fetch = kStream ? w + kStreamAheadBytes : rows.prefetch;
-  constexpr uint32_t kAhead = kStreamAheadBytes / 512;
-  for (uint32_t i = 0; i < tile.steps; ++i) {
-    if (kStream && i + kAhead == tile.steps) fetch = tile.next;
-    typename V::I dots[MR][NV];
-    V::Int8Dots(w, tile.panel_stride, a, rows.a_stride, dots);
-    Unroll<kStream ? NV : 2>([&](auto v) TESSERA_INLINE_LAMBDA {
-      for (int line = 0; line < 8; ++line) {
-        __builtin_prefetch(fetch + v * tile.panel_stride + line * 64, 0, 2);
-      }
-    });
-    typename V::F dw[NV];
-    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-      dw[v] = V::LoadHalf(
-          reinterpret_cast<const uint16_t*>(tile.scales + v * tile.scale_panel_stride) + i * 16);
-    });
-    Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
-      const typename V::F da = V::Set1(rows.scales[r * rows.scale_stride + i]);
-      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-        acc[r][v] = V::Fma(V::ToFloat(dots[r][v]), V::Mul(dw[v], da), acc[r][v]);
-      });
-    });
-    w += 512;
-    fetch += 512;
-    a += 32;
-  }
-  StoreAccumulators<V>(tile, rows, acc);
-}
-
-template <class V, class Type, int MR, int NV, bool kStream>
-TESSERA_INLINE void GemmRowBlock(const GemmTile& tile, const GemmRows& rows) {
-  if constexpr (Type::kStepK == 32) {
-    GemmMicroInt8<V, MR, NV, kStream>(tile, rows);
-  } else {
-    GemmMicro<V, Type, MR, NV, kStream>(tile, rows);
-  }
-}
-
 // The template for `count` rows, kMin..MR.
 template <class V, class Type, int NV, bool kStream, int kMin, int MR>
 TESSERA_INLINE void DispatchRows(uint32_t count, const GemmTile& tile, const GemmRows& rows) {
   if constexpr (MR == kMin) {
-    GemmRowBlock<V, Type, kMin, NV, kStream>(tile, rows);
+    GemmMicro<V, Type, kMin, NV, kStream>(tile, rows);
   } else if (count == MR) {
-    GemmRowBlock<V, Type, MR, NV, kStream>(tile, rows);
+    GemmMicro<V, Type, MR, NV, kStream>(tile, rows);
   } else {
     DispatchRows<V, Type, NV, kStream, kMin, MR - 1>(count, tile, rows);
   }
@@ -245,7 +191,6 @@ void GemmTileRows(const GemmTile& tile, const GemmRows& rows, uint32_t count) {
     const uint32_t size = count * (b + 1) / blocks - begin;
     GemmRows part = rows;
     part.a += begin * rows.a_stride;
-    if (rows.scales != nullptr) part.scales += begin * rows.scale_stride;
     part.output += begin * rows.output_stride;
     part.prefetch = 2 * b < NV ? tile.next + 2 * b * tile.panel_stride : tile.weights;
     // The few panels beyond a multiple of NV are not worth templates of their own.
@@ -263,11 +208,9 @@ void GemmTileRows(const GemmTile& tile, const GemmRows& rows, uint32_t count) {
 template <class V, class Type, int NV, int kMaxRows>
 void GemmPanels(const GemmArgs& args, uint32_t panel) {
   const PackedMatrix& m = *args.weights;
-  const uint32_t whole_steps =
-      Type::kStepK == 32 ? (m.k + 31) / 32 : m.k / Type::kStepK;  // int8 rows are padded to 32
+  const uint32_t whole_steps = m.k / Type::kStepK;
   const bool half_step = Type::kStepK == 2 && m.k % 2 != 0;
   constexpr uint32_t kTileSteps = kTileBytesPerPanel / Type::kStepBytes;
-  const size_t a_step = Type::kStepK == 32 ? 32 : 4;
   const std::byte* panels = m.panels + panel * m.panel_stride_bytes;
   uint32_t step = 0;
   do {
@@ -279,17 +222,10 @@ void GemmPanels(const GemmArgs& args, uint32_t panel) {
     tile.half_step = last && half_step;
     tile.first = step == 0;
     tile.next = last ? panels + NV * m.panel_stride_bytes : tile.weights + kTileBytesPerPanel;
-    if (m.scales != nullptr) {
-      tile.scales =
-          reinterpret_cast<const std::byte*>(m.scales + panel * m.scale_panel_stride + step * 16);
-      tile.scale_panel_stride = m.scale_panel_stride * sizeof(uint16_t);
-    }
     tile.columns = m.n - panel * 16 < NV * 16u ? m.n - panel * 16 : NV * 16u;
     GemmRows rows;
-    rows.a = static_cast<const std::byte*>(args.input.data) + step * a_step;
+    rows.a = static_cast<const std::byte*>(args.input.data) + step * size_t{4};
     rows.a_stride = args.input.row_stride_bytes;
-    rows.scales = args.input.scales == nullptr ? nullptr : args.input.scales + step;
-    rows.scale_stride = args.input.scale_row_stride;
     rows.output = args.output + static_cast<size_t>(panel) * 16;
     rows.output_stride = args.output_stride;
     GemmTileRows<V, Type, NV, kMaxRows>(tile, rows, args.rows);
@@ -309,11 +245,8 @@ TESSERA_INLINE void GemmPanelGroups(const GemmArgs& args, uint32_t panel) {
 template <class V, class Type>
 void GemmOfType(const GemmArgs& args) {
   if (args.rows == 0) return;
-  // Not for int8: integer and fp32 accumulators of 8 panels do not fit the registers together.
-  if constexpr (Type::kStepK != 32) {
-    if (args.rows <= 2) {
-      return GemmPanelGroups<V, Type, V::kGemmPanelsFewRows, 2>(args, args.panel_begin);
-    }
+  if (args.rows <= 2) {
+    return GemmPanelGroups<V, Type, V::kGemmPanelsFewRows, 2>(args, args.panel_begin);
   }
   GemmPanelGroups<V, Type, V::kGemmPanels, V::kGemmRows>(args, args.panel_begin);
 }
@@ -327,8 +260,8 @@ void Gemm(const GemmArgs& args) {
       return GemmOfType<V, F16Step<V>>(args);
     case WeightType::kBF16:
       return GemmOfType<V, Bf16Step<V>>(args);
-    case WeightType::kQ8_0:
-      return GemmOfType<V, Int8Step<V>>(args);
+    default:
+      return GemmQuantised<V>(args);
   }
 }
 

@@ -2,6 +2,7 @@
 //
 // The matrix product against one std::fma chain per output, read from the file's rows: packing,
 // blocking, tails and splitting of calls are all invisible in the bits.
+#include <numeric>
 #include <tuple>
 
 #include "compute/kernels/oracle.h"
@@ -24,6 +25,7 @@ struct Case {
   std::vector<uint16_t> a16;
   std::vector<int8_t> a8;
   std::vector<float> a_scales;
+  std::vector<int32_t> a_sums;
   AlignedBuffer<std::byte> storage;
   PackedMatrix matrix;
 
@@ -80,6 +82,9 @@ Case MakeCase(uint64_t seed, WeightType type, uint32_t rows, uint32_t n, uint32_
     if (input < k) c.a8[i] = static_cast<int8_t>(random.Next());
   }
   c.a_scales = Floats(random, size_t{rows} * c.blocks(), data);
+  for (size_t i = 0; i < c.a8.size(); i += 32) {
+    c.a_sums.push_back(-std::accumulate(&c.a8[i], &c.a8[i] + 32, 0));
+  }
   c.storage = AlignedBuffer<std::byte>(PackedBytesNeeded(type, n, k));
   PackRows(type, n, k, 0, n, c.data(), c.row_bytes, c.storage.data());
   c.matrix = DescribePacked(type, n, k, c.storage.data());
@@ -147,8 +152,9 @@ void RunPart(const KernelTable& table, const Case& c, uint32_t row, uint32_t row
       args.input = {c.a16.data() + size_t{row} * c.k, c.k * 2u};
       break;
     case InputForm::kInt8:
-      args.input = {c.a8.data() + size_t{row} * c.blocks() * 32, c.blocks() * 32u,
-                    c.a_scales.data() + size_t{row} * c.blocks(), c.blocks()};
+      args.input = {c.a8.data() + size_t{row} * c.blocks() * 32,  c.blocks() * 32u,
+                    c.a_scales.data() + size_t{row} * c.blocks(), c.blocks(),
+                    c.a_sums.data() + size_t{row} * c.blocks(),   c.blocks()};
       break;
   }
   table.gemm(args);
@@ -295,13 +301,13 @@ TEST(PackedMatrix, LayoutIsTheHeadersLayout) {
   EXPECT_EQ(PackedBytesNeeded(WeightType::kF32, 17, 33), 2u * 33 * 64);
   EXPECT_EQ(PackedBytesNeeded(WeightType::kF16, 17, 33), 2u * 33 * 32);
   EXPECT_EQ(PackedBytesNeeded(WeightType::kBF16, 17, 33), 2u * 34 * 32);
-  EXPECT_EQ(PackedBytesNeeded(WeightType::kQ8_0, 17, 33), 2u * 64 * 16 + 2 * 2 * 16 * 2);
-  const Case c = MakeCase(4, WeightType::kQ8_0, 1, 20, 64, Data::kPlain);
-  // Output 18, input 37: panel 1, lane 2, quad 9, element 1; its block's scale.
-  const std::byte* panel = c.matrix.panels + c.matrix.panel_stride_bytes;
-  EXPECT_EQ(panel[(9 * 16 + 2) * 4 + 1], c.data()[18 * c.row_bytes + 34 + 2 + 5]);
-  EXPECT_EQ(c.matrix.scales[c.matrix.scale_panel_stride + 16 + 2],
-            c.At<uint16_t>(18 * c.row_bytes + 34));
+  EXPECT_EQ(PackedBytesNeeded(WeightType::kQ8_0, 17, 33), 2u * (2 * 16 * 2 + 64 * 16));
+  const Case c = MakeCase(4, WeightType::kQ8_0, 1, 20, 128, Data::kPlain);
+  // Output 18, input 101: panel 1, lane 2; unit 1, block 1, quad 1, element 1; its block's scale.
+  const std::byte* unit = c.matrix.panels + c.matrix.panel_stride_bytes + 1088;
+  EXPECT_EQ(unit[64 + 512 + (1 * 16 + 2) * 4 + 1] ^ std::byte{0x80},
+            c.data()[18 * c.row_bytes + 3 * 34 + 2 + 5]);
+  EXPECT_EQ(std::memcmp(unit + 32 + 2 * 2, c.data() + 18 * c.row_bytes + 3 * 34, 2), 0);
 }
 
 }  // namespace

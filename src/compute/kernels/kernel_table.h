@@ -33,8 +33,11 @@ namespace tessera {
 struct GemmInput {
   const void* data = nullptr;  // float | uint16_t (bf16) | int8_t
   size_t row_stride_bytes = 0;
-  const float* scales = nullptr;  // int8: [row][ceil(k / 32)]
-  size_t scale_row_stride = 0;    // floats
+  // int8: a scale per block, and words of sums (to_int8, to_int8_k).
+  const float* scales = nullptr;
+  size_t scale_row_stride = 0;  // floats
+  const int32_t* sums = nullptr;
+  size_t sum_row_stride = 0;  // words
 };
 
 // C[m, n] = Σ_k A[m, k]·W[n, k] for rows [0, rows) and panels [panel_begin, panel_end) of 16
@@ -153,8 +156,9 @@ struct KernelTable {
   void (*to_bf16)(const float* x, uint32_t n, uint16_t* y) = nullptr;
   // Per 32-block (the last may be short; its missing elements are written as 0 up to a multiple of
   // 32): d = amax/127, q = nearest-even(x·(1/d)); amax 0 → all zero; a NaN makes
-  // d infinite, so that it cannot vanish from the products.
-  void (*to_int8)(const float* x, uint32_t n, int8_t* y, float* scales) = nullptr;
+  // d infinite, so that it cannot vanish from the products. sums: -Σq of each block, which takes
+  // the offset of unsigned weights off a dot product.
+  void (*to_int8)(const float* x, uint32_t n, int8_t* y, float* scales, int32_t* sums) = nullptr;
   // out = silu(gate)·x, silu(v) = v / (1 + exp(-v))
   void (*silu_mul)(const float* gate, const float* x, uint32_t n, float* out) = nullptr;
   // residual_i = residual_i + (a_i + b_i); b may be null: residual_i + a_i

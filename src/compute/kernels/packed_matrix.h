@@ -4,27 +4,25 @@
 // panel contiguous and k-ascending, so that a kernel streams it once and vector lanes run along the
 // outputs. One layout serves every instruction set.
 //
-//   f32, f16   [n/16][k][16]           in the file's own type
+//   f32, f16   [n/16][k][16]                in the file's own type
 //   bf16       [n/16][k/2][16][2]
-//   q8_0       [n/16][k/4][16][4] int8, and scales [n/16][k/32][16] f16 (d_w as in the file)
+//   q8_0       [n/16][k/64] units of two blocks of 32: f16 d[2][16] | u8 w+128 [2][8][16][4]
 //
-// n is padded to 16 and k to the type's step (1, 2 or 32) with zeros. panel_stride_bytes is apart
-// from k so that a view of part of k can be made (verify's half-K control does).
+// n is padded to 16 and k to the type's unit (1, 2 or 64) with zeros, q8_0's k to its blocks. A
+// panel is one stream of units: a view of part of k starts at a unit (verify's half-K control makes
+// one), so panel_stride_bytes is apart from k.
 //
-// PackedMatrix is a view; PackedWeights owns the bytes.
+// PackedMatrix is a view; whoever packed owns the bytes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "base/status.h"
-#include "port/arena.h"
-
 namespace tessera {
 
 enum class WeightType : uint8_t { kF32, kF16, kBF16, kQ8_0 };
-inline constexpr WeightType kWeightTypes[] = {WeightType::kF32, WeightType::kF16,
-                                              WeightType::kBF16, WeightType::kQ8_0};
+inline constexpr WeightType kWeightTypes[] = {WeightType::kF32, WeightType::kF16, WeightType::kBF16,
+                                              WeightType::kQ8_0};
 
 // "f32", "bf16", "q8_0" …: as GGUF names it, in lower case.
 constexpr const char* WeightTypeName(WeightType type) {
@@ -55,20 +53,37 @@ constexpr InputForm InputFormOf(WeightType type) {
   }
 }
 
+// The inputs that lie together in a panel, and their bytes for its 16 outputs.
+struct PackedUnit {
+  uint32_t k;
+  uint32_t bytes;
+};
+constexpr PackedUnit PackedUnitOf(WeightType type) {
+  switch (type) {
+    case WeightType::kF32:
+      return {1, 16 * 4};
+    case WeightType::kF16:
+      return {1, 16 * 2};
+    case WeightType::kBF16:
+      return {2, 2 * 16 * 2};
+    case WeightType::kQ8_0:
+      return {64, 2 * 16 * 2 + 64 * 16};
+  }
+  return {};
+}
+
 struct PackedMatrix {
   WeightType type = WeightType::kF32;
   uint32_t n = 0;  // outputs
   uint32_t k = 0;  // inputs
   const std::byte* panels = nullptr;
   size_t panel_stride_bytes = 0;
-  const uint16_t* scales = nullptr;  // q8_0: f16, [panel][k / 32][16]
-  size_t scale_panel_stride = 0;     // elements
 
   uint32_t panel_count() const { return (n + 15) / 16; }
   InputForm input_form() const { return InputFormOf(type); }
 };
 
-// Bytes Pack needs for an n × k matrix: panels, then scales at a multiple of 64.
+// Bytes PackRows needs for an n × k matrix.
 size_t PackedBytesNeeded(WeightType type, uint32_t n, uint32_t k);
 
 // Packs `rows` consecutive outputs, from output `first` of the matrix on, out of row-major file data

@@ -6,6 +6,7 @@
 //
 //   F            16 floats            I   16 int32          M   a mask of 16 lanes
 //   P            16 pairs of bf16, the even element in the low half
+//   B            64 bytes: 16 lanes of 4 consecutive k of one output
 //
 // Memory; addresses need no alignment, and an N form touches the first n lanes only (the others
 // read as +0, or stay untouched):
@@ -28,7 +29,14 @@
 // Products:
 //   LoadPairs BroadcastPair BroadcastLast
 //   DotBf16(acc, a, b)         Fma of the odd elements, then of the even ones
-//   Int8Dots                   exact Σ of 32 products per lane (gemm_inl.h)
+// Bytes (gemm_int8_inl.h); integers, so exact:
+//   LoadBytes BroadcastBytes   64 bytes; the same 4 in every lane
+//   DotBytes(acc, w, a)        acc + Σ of a lane's 4 products, w unsigned and a signed
+//   DotSmallBytes              the same where every w is at most 63
+//   LowNibbles HighNibbles     x & 15, x >> 4 of each byte
+//   TopBits<s>                 ((x >> s) & 3) << 4 of each byte, s = 0, 2, 4, 6
+//   OrBytes
+//   MulI (low 32 bits) LoadInt8Lanes LoadUint8Lanes (16 bytes widened)
 //
 // and the blocking the templates should use (registers allow 24 accumulators on AVX-512).
 //

@@ -16,11 +16,15 @@ struct Vec {
   using F = __m512;
   using I = __m512i;
   using P = __m512i;
+  using B = __m512i;
   using M = __mmask16;
 
   static constexpr int kGemmRows = 6;
   static constexpr int kGemmPanels = 4;
   static constexpr int kGemmPanelsFewRows = 8;
+  static constexpr int kInt8Rows = 6;
+  static constexpr int kInt8Panels = 2;
+  static constexpr int kInt8PanelsFewRows = 4;
   static constexpr int kQueryBlock = 6;
   static constexpr int kScoreGroups = 2;
   static constexpr int kValueVectors = 4;
@@ -72,7 +76,8 @@ struct Vec {
   // Words 16·half + i to the upper half of lane i, zero below.
   template <int kHalf>
   static TESSERA_INLINE F WidenHalfOf(__m512i words) {
-    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i lane =
+        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i index =
         _mm512_slli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(16 * kHalf)), 16);
     return _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xAAAAAAAA, index, words));
@@ -181,39 +186,26 @@ struct Vec {
     return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b);
   }
 
-  // vpdpbusd multiplies unsigned by signed bytes: activations enter as a + 128, and 128·Σw, summed
-  // once per block for all rows, is taken off by starting from its negative. No intermediate
-  // exceeds 32·255·128 < 2^31, so the result is exact.
-  template <int kRows, int kVectors>
-  static TESSERA_INLINE void Int8Dots(const std::byte* w, size_t w_stride, const std::byte* a,
-                                      size_t a_stride, I (&dots)[kRows][kVectors]) {
-    const __m512i offset = _mm512_set1_epi8(-128);  // as unsigned: 128
-    I acc[kRows][kVectors];
-    Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA {
-      I sum = _mm512_setzero_si512();
-      Unroll<8>([&](auto j) TESSERA_INLINE_LAMBDA {
-        sum = _mm512_dpbusd_epi32(sum, offset, _mm512_loadu_si512(w + v * w_stride + j * 64));
-      });
-      acc[0][v] = _mm512_sub_epi32(_mm512_setzero_si512(), sum);
-    });
-    Unroll<kRows>([&](auto r) TESSERA_INLINE_LAMBDA {
-      Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { acc[r][v] = acc[0][v]; });
-    });
-    Unroll<8>([&](auto j) TESSERA_INLINE_LAMBDA {
-      I wv[kVectors];
-      Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA {
-        wv[v] = _mm512_loadu_si512(w + v * w_stride + j * 64);
-      });
-      Unroll<kRows>([&](auto r) TESSERA_INLINE_LAMBDA {
-        const I ar = _mm512_xor_si512(BroadcastPair(a + r * a_stride + j * 4), offset);
-        Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA {
-          acc[r][v] = _mm512_dpbusd_epi32(acc[r][v], ar, wv[v]);
-        });
-      });
-    });
-    Unroll<kRows>([&](auto r) TESSERA_INLINE_LAMBDA {
-      Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { dots[r][v] = acc[r][v]; });
-    });
+  static TESSERA_INLINE B LoadBytes(const void* p) { return _mm512_loadu_si512(p); }
+  static TESSERA_INLINE B BroadcastBytes(const void* p) { return BroadcastPair(p); }
+  // vpdpbusd does not saturate.
+  static TESSERA_INLINE I DotBytes(I acc, B w, B a) { return _mm512_dpbusd_epi32(acc, w, a); }
+  static TESSERA_INLINE I DotSmallBytes(I acc, B w, B a) { return DotBytes(acc, w, a); }
+  static TESSERA_INLINE B LowNibbles(B x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
+  static TESSERA_INLINE B HighNibbles(B x) { return LowNibbles(_mm512_srli_epi16(x, 4)); }
+  template <int kShift>
+  static TESSERA_INLINE B TopBits(B x) {
+    const B at4 = kShift < 4 ? _mm512_slli_epi16(x, kShift < 4 ? 4 - kShift : 0)
+                             : _mm512_srli_epi16(x, kShift < 4 ? 0 : kShift - 4);
+    return _mm512_and_si512(at4, _mm512_set1_epi8(0x30));
+  }
+  static TESSERA_INLINE B OrBytes(B a, B b) { return _mm512_or_si512(a, b); }
+  static TESSERA_INLINE I MulI(I a, I b) { return _mm512_mullo_epi32(a, b); }
+  static TESSERA_INLINE I LoadInt8Lanes(const void* p) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
+  }
+  static TESSERA_INLINE I LoadUint8Lanes(const void* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }
 };
 

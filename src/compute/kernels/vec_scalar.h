@@ -27,10 +27,16 @@ struct Vec {
   struct P {
     uint32_t v[16];
   };
+  struct B {
+    uint8_t v[64];
+  };
 
   static constexpr int kGemmRows = 2;
   static constexpr int kGemmPanels = 1;
   static constexpr int kGemmPanelsFewRows = 1;  // for up to 2 rows
+  static constexpr int kInt8Rows = 2;
+  static constexpr int kInt8Panels = 1;
+  static constexpr int kInt8PanelsFewRows = 1;
   static constexpr int kQueryBlock = 1;
   static constexpr int kScoreGroups = 1;
   static constexpr int kValueVectors = 1;
@@ -252,23 +258,53 @@ struct Vec {
     });
   }
 
-  // dots[r][v].lane = Σ_j w[v][lane's 32 bytes]·a[r][j] over one block of 32: weights [8][16][4].
-  template <int kRows, int kVectors>
-  static TESSERA_INLINE void Int8Dots(const std::byte* w, size_t w_stride, const std::byte* a,
-                                      size_t a_stride, I (&dots)[kRows][kVectors]) {
-    for (int row = 0; row < kRows; ++row) {
-      for (int v = 0; v < kVectors; ++v) {
-        const auto* x = reinterpret_cast<const int8_t*>(a + static_cast<size_t>(row) * a_stride);
-        const auto* y = reinterpret_cast<const int8_t*>(w + static_cast<size_t>(v) * w_stride);
-        I sum = Set1I(0);
-        for (int j = 0; j < 32; j += 4) {
-          for (int lane = 0; lane < 16; ++lane) {
-            for (int e = 0; e < 4; ++e) sum.v[lane] += x[j + e] * y[j * 16 + lane * 4 + e];
-          }
-        }
-        dots[row][v] = sum;
-      }
-    }
+  static TESSERA_INLINE B LoadBytes(const void* p) {
+    B r;
+    __builtin_memcpy(&r, p, 64);
+    return r;
+  }
+  static TESSERA_INLINE B BroadcastBytes(const void* p) {
+    B r;
+    for (int i = 0; i < 16; ++i) __builtin_memcpy(r.v + 4 * i, p, 4);
+    return r;
+  }
+  static TESSERA_INLINE I DotBytes(I acc, B w, B a) {
+    return MapI([&](int i) TESSERA_INLINE_LAMBDA {
+      int32_t sum = acc.v[i];
+      for (int e = 4 * i; e < 4 * i + 4; ++e) sum += w.v[e] * static_cast<int8_t>(a.v[e]);
+      return sum;
+    });
+  }
+  static TESSERA_INLINE I DotSmallBytes(I acc, B w, B a) { return DotBytes(acc, w, a); }
+  template <class Byte>
+  static TESSERA_INLINE B MapBytes(Byte byte) {
+    B r;
+    for (int i = 0; i < 64; ++i) r.v[i] = static_cast<uint8_t>(byte(i));
+    return r;
+  }
+  static TESSERA_INLINE B LowNibbles(B x) {
+    return MapBytes([&](int i) TESSERA_INLINE_LAMBDA { return x.v[i] & 15; });
+  }
+  static TESSERA_INLINE B HighNibbles(B x) {
+    return MapBytes([&](int i) TESSERA_INLINE_LAMBDA { return x.v[i] >> 4; });
+  }
+  template <int kShift>
+  static TESSERA_INLINE B TopBits(B x) {
+    return MapBytes([&](int i) TESSERA_INLINE_LAMBDA { return ((x.v[i] >> kShift) & 3) << 4; });
+  }
+  static TESSERA_INLINE B OrBytes(B a, B b) {
+    return MapBytes([&](int i) TESSERA_INLINE_LAMBDA { return a.v[i] | b.v[i]; });
+  }
+  static TESSERA_INLINE I MulI(I a, I b) {
+    return MapI([&](int i) TESSERA_INLINE_LAMBDA {
+      return static_cast<uint32_t>(a.v[i]) * static_cast<uint32_t>(b.v[i]);
+    });
+  }
+  static TESSERA_INLINE I LoadInt8Lanes(const void* p) {
+    return MapI([&](int i) TESSERA_INLINE_LAMBDA { return static_cast<const int8_t*>(p)[i]; });
+  }
+  static TESSERA_INLINE I LoadUint8Lanes(const void* p) {
+    return MapI([&](int i) TESSERA_INLINE_LAMBDA { return static_cast<const uint8_t*>(p)[i]; });
   }
 };
 

@@ -29,7 +29,8 @@ class ActivationCarver {
     input.f32 = Take<float>(rows * input.f32_stride);
     input.bf16 = Take<uint16_t>(rows * input.bf16_stride());
     input.int8 = Take<int8_t>(rows * input.int8_stride());
-    input.scales = Take<float>(rows * input.scale_stride());
+    input.scales = Take<float>(rows * input.block_stride());
+    input.sums = Take<int32_t>(rows * input.block_stride());
     return input;
   }
   uint64_t used_bytes() const { return used_bytes_; }

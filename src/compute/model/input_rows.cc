@@ -6,18 +6,19 @@ namespace tessera {
 void InputRows::Prepare(const KernelTable& kernels, FormSet forms, uint32_t row) const {
   if (forms.bf16) kernels.to_bf16(Row(row), k, bf16 + row * bf16_stride());
   if (forms.int8) {
-    kernels.to_int8(Row(row), k, int8 + row * int8_stride(), scales + row * scale_stride());
+    kernels.to_int8(Row(row), k, int8 + row * int8_stride(), scales + row * block_stride(),
+                    sums + row * block_stride());
   }
 }
 
 GemmInput InputRows::For(InputForm form) const {
   switch (form) {
     case InputForm::kBF16:
-      return {bf16, bf16_stride() * sizeof(uint16_t), nullptr, 0};
+      return {bf16, bf16_stride() * sizeof(uint16_t)};
     case InputForm::kInt8:
-      return {int8, int8_stride(), scales, scale_stride()};
+      return {int8, int8_stride(), scales, block_stride(), sums, block_stride()};
     default:
-      return {f32, f32_stride * sizeof(float), nullptr, 0};
+      return {f32, f32_stride * sizeof(float)};
   }
 }
 

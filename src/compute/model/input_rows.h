@@ -44,11 +44,12 @@ struct InputRows {
   size_t f32_stride = 0;
   uint16_t* bf16 = nullptr;
   int8_t* int8 = nullptr;
-  float* scales = nullptr;
+  float* scales = nullptr;  // of blocks of 32
+  int32_t* sums = nullptr;
 
   size_t bf16_stride() const { return Stride(k, 2); }
   size_t int8_stride() const { return Stride(k, 1); }
-  size_t scale_stride() const { return Stride(static_cast<uint32_t>(DivideUp(k, 32)), 4); }
+  size_t block_stride() const { return Stride(static_cast<uint32_t>(DivideUp(k, 32)), 4); }
 
   float* Row(uint32_t row) const { return f32 + row * f32_stride; }
   // From the fp32 row to the other forms.

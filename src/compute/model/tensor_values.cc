@@ -86,9 +86,11 @@ void ReadPackedRow(const PackedMatrix& matrix, uint32_t row, float* values) {
         values[k] = Bf16ToFloat(Load<uint16_t>(panel + 2 * element(k, 2)));
         break;
       case WeightType::kQ8_0: {
-        const uint16_t* scales = matrix.scales + panel_index * matrix.scale_panel_stride;
-        const float scale = HalfToFloat(scales[size_t{k / kQ8Block} * kPanelColumns + column]);
-        values[k] = static_cast<float>(Load<int8_t>(panel + element(k, 4))) * scale;
+        const std::byte* unit = panel + size_t{k / 64} * PackedUnitOf(matrix.type).bytes;
+        const std::byte* scales = unit + k / kQ8Block % 2 * 32;
+        const float scale = HalfToFloat(Load<uint16_t>(scales + 2 * column));
+        const int weight = Load<uint8_t>(unit + 64 + element(k % 64, 4)) - 128;
+        values[k] = static_cast<float>(weight) * scale;
         break;
       }
     }

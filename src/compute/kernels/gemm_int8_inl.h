@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The matrix product of quantised weights with int8 activations: integer dot products of a block,
+// exact in any order, then one fp32 accumulator per output with blocks ascending, whatever the
+// blocking.
+//
+// Weights are unsigned bytes (q8_0: w + 128), activations signed. The weights' offset is taken off
+// by starting each dot at offset·(-Σa), sums made when the activations were rounded.
+//
+//   panels   groups of NV (kInt8Panels; kInt8PanelsFewRows for one or two rows)
+//   k        tiles of kInt8TileK inputs, at most 34 KiB per panel, which stay in L2 while all rows
+//            pass over them; between tiles the accumulators rest in the output as fp32, exactly
+//   rows     blocks of 1 to kInt8Rows, as even as possible: with 6 × 2 on AVX-512, 12 dots, 12
+//            accumulators, 4 weights and an activation are 29 of the 32 registers, and 12 chains
+//            hide the 5-cycle dot product
+//
+// Prefetch. One block of rows streams the weights from memory: each panel is prefetched into L2
+// kInt8AheadBytes ahead, into the next tile where this one ends. Several blocks read the tile from
+// L2, and each fetches its share of the next tile's lines.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compute/kernels/kernel_table.h"
+#include "compute/kernels/packed_matrix.h"
+#include "compute/kernels/vec.h"
+
+namespace tessera::kernels {
+
+inline constexpr uint32_t kInt8TileK = 2048;
+inline constexpr size_t kInt8AheadBytes = 16 * 1024;
+
+// NV panels × some blocks of k.
+struct Int8Tile {
+  const std::byte* weights = nullptr;  // of the first panel, at the tile's first unit
+  size_t panel_stride = 0;
+  uint32_t blocks = 0;
+  const std::byte* next = nullptr;  // where the next tile begins
+  bool first = true;                // accumulators start at +0, else from the output
+  uint32_t columns = 0;             // of the output, 16·NV but for the last panel's tail
+  uint32_t row_blocks = 1;          // that pass over it
+};
+
+// The rows of a block, at the tile's first block of k.
+struct Int8Rows {
+  const std::byte* a = nullptr;
+  size_t a_stride = 0;
+  const float* scales = nullptr;
+  size_t scale_stride = 0;
+  const int32_t* sums = nullptr;
+  size_t sum_stride = 0;
+  float* output = nullptr;
+  size_t output_stride = 0;
+  uint32_t index = 0;  // of this block of rows
+};
+
+// Walks the lines to fetch, kBlockBytes / row_blocks for each block of k.
+template <size_t kBlockBytes, int NV>
+class Int8Prefetch {
+ public:
+  TESSERA_INLINE Int8Prefetch(const Int8Tile& tile, uint32_t row_block)
+      : next_(tile.next), stride_(tile.panel_stride) {
+    if (tile.row_blocks == 1) {
+      constexpr uint32_t kAhead = kInt8AheadBytes / kBlockBytes;
+      from_ = tile.weights + kInt8AheadBytes;
+      turn_ = tile.blocks > kAhead ? tile.blocks - kAhead : 0;
+      rate_ = kBlockBytes;
+    } else {
+      rate_ = (kBlockBytes + tile.row_blocks - 1) / tile.row_blocks;
+      from_ = tile.next + rate_ * tile.blocks * row_block;
+      turn_ = tile.blocks;
+    }
+  }
+  // Before block `block` of the tile.
+  TESSERA_INLINE void Step(uint32_t block) {
+    if (block == turn_) {
+      from_ = next_;
+      line_ = end_ = 0;
+    }
+    end_ += rate_;
+    for (; line_ < end_; line_ += 64) {
+      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+        __builtin_prefetch(from_ + line_ + v * stride_, 0, 2);
+      });
+    }
+  }
+
+ private:
+  const std::byte* next_;
+  const std::byte* from_;
+  size_t stride_;
+  size_t line_ = 0;
+  size_t end_ = 0;
+  size_t rate_;
+  uint32_t turn_;
+};
+
+template <class V>
+TESSERA_INLINE typename V::F LoadColumns(const float* c, uint32_t columns) {
+  return columns >= 16 ? V::Load(c) : V::LoadN(c, columns);
+}
+template <class V>
+TESSERA_INLINE void StoreColumns(float* c, typename V::F x, uint32_t columns) {
+  if (columns >= 16) {
+    V::Store(c, x);
+  } else {
+    V::StoreN(c, x, columns);
+  }
+}
+
+// dots += 32 products of each output: bytes [8][16][4].
+template <class V, int MR, int NV>
+TESSERA_INLINE void ByteDots(const std::byte* w, size_t w_stride, const std::byte* a,
+                             size_t a_stride, typename V::I (&dots)[MR][NV]) {
+  Unroll<8>([&](auto j) TESSERA_INLINE_LAMBDA {
+    typename V::B wv[NV];
+    Unroll<NV>([&](auto v)
+                   TESSERA_INLINE_LAMBDA { wv[v] = V::LoadBytes(w + v * w_stride + j * 64); });
+    Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+      const typename V::B av = V::BroadcastBytes(a + r * a_stride + j * 4);
+      Unroll<NV>([&](auto v)
+                     TESSERA_INLINE_LAMBDA { dots[r][v] = V::DotBytes(dots[r][v], wv[v], av); });
+    });
+  });
+}
+
+// A type whose blocks of 32 have one scale: units of two blocks, their scales first.
+template <class V>
+struct Q8_0Block {
+  static constexpr uint32_t kBlockK = 32;
+  static constexpr WeightType kType = WeightType::kQ8_0;
+  static constexpr int kOffsetBits = 7;
+  template <int MR, int NV>
+  static TESSERA_INLINE void Dots(const std::byte* w, size_t w_stride, const std::byte* a,
+                                  size_t a_stride, typename V::I (&dots)[MR][NV]) {
+    ByteDots<V>(w, w_stride, a, a_stride, dots);
+  }
+};
+
+// |dot| ≤ 32·255·128 and the offset's part ≤ 128·32·128: far inside int32.
+template <class V, class Block, int MR, int NV>
+void Int8Micro(const Int8Tile& tile, const Int8Rows& rows) {
+  constexpr size_t kUnitBytes = PackedUnitOf(Block::kType).bytes;
+  constexpr size_t kBlockBytes = (kUnitBytes - 64) / 2;
+  typename V::F acc[MR][NV];
+  Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+      acc[r][v] = tile.first ? V::Zero()
+                             : LoadColumns<V>(rows.output + r * rows.output_stride + v * 16,
+                                              tile.columns - v * 16);
+    });
+  });
+  const std::byte* unit = tile.weights;
+  const std::byte* a = rows.a;
+  Int8Prefetch<kUnitBytes / 2, NV> prefetch(tile, rows.index);
+  for (uint32_t block = 0; block < tile.blocks; ++block) {
+    prefetch.Step(block);
+    const size_t half = block & 1;
+    typename V::I dots[MR][NV];
+    Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+      const typename V::I start = V::template ShiftLeft<Block::kOffsetBits>(
+          V::Set1I(rows.sums[r * rows.sum_stride + block]));
+      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA { dots[r][v] = start; });
+    });
+    Block::Dots(unit + 64 + half * kBlockBytes, tile.panel_stride, a, rows.a_stride, dots);
+    typename V::F dw[NV];
+    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+      dw[v] =
+          V::LoadHalf(reinterpret_cast<const uint16_t*>(unit + v * tile.panel_stride + half * 32));
+    });
+    Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+      const typename V::F da = V::Set1(rows.scales[r * rows.scale_stride + block]);
+      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+        acc[r][v] = V::Fma(V::ToFloat(dots[r][v]), V::Mul(dw[v], da), acc[r][v]);
+      });
+    });
+    unit += half * kUnitBytes;
+    a += 32;
+  }
+  Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+      StoreColumns<V>(rows.output + r * rows.output_stride + v * 16, acc[r][v],
+                      tile.columns - v * 16);
+    });
+  });
+}
+
+// The template for `count` rows, 1..MR.
+template <class V, class Block, int MR, int NV>
+TESSERA_INLINE void Int8DispatchRows(uint32_t count, const Int8Tile& tile, const Int8Rows& rows) {
+  if constexpr (MR == 1) {
+    Int8Micro<V, Block, 1, NV>(tile, rows);
+  } else if (count == MR) {
+    Int8Micro<V, Block, MR, NV>(tile, rows);
+  } else {
+    Int8DispatchRows<V, Block, MR - 1, NV>(count, tile, rows);
+  }
+}
+
+// All rows over one tile, in blocks as even as possible.
+template <class V, class Block, int MR, int NV>
+void Int8TileRows(Int8Tile tile, const Int8Rows& rows, uint32_t count) {
+  tile.row_blocks = (count + MR - 1) / MR;
+  for (uint32_t b = 0; b < tile.row_blocks; ++b) {
+    const uint32_t begin = count * b / tile.row_blocks;
+    Int8Rows part = rows;
+    part.a += begin * rows.a_stride;
+    part.scales += begin * rows.scale_stride;
+    part.sums += begin * rows.sum_stride;
+    part.output += begin * rows.output_stride;
+    part.index = b;
+    Int8DispatchRows<V, Block, MR, NV>(count * (b + 1) / tile.row_blocks - begin, tile, part);
+  }
+}
+
+// One group of NV panels, all of k.
+template <class V, class Block, int MR, int NV>
+void Int8Panels(const GemmArgs& args, uint32_t panel) {
+  const PackedMatrix& m = *args.weights;
+  constexpr PackedUnit kUnit = PackedUnitOf(Block::kType);
+  constexpr size_t kTileBytes = kInt8TileK / kUnit.k * kUnit.bytes;
+  constexpr uint32_t kTileBlocks = kInt8TileK / Block::kBlockK;
+  const uint32_t blocks = (m.k + Block::kBlockK - 1) / Block::kBlockK;
+  const std::byte* weights = m.panels + panel * m.panel_stride_bytes;
+  const std::byte* after = weights + NV * m.panel_stride_bytes;
+  Int8Tile tile;
+  tile.panel_stride = m.panel_stride_bytes;
+  tile.columns = m.n - panel * 16 < NV * 16u ? m.n - panel * 16 : NV * 16u;
+  for (uint32_t block = 0; block < blocks; block += kTileBlocks) {
+    const bool last = blocks - block <= kTileBlocks;
+    tile.weights = weights;
+    tile.blocks = last ? blocks - block : kTileBlocks;
+    tile.first = block == 0;
+    tile.next = last ? after : weights + kTileBytes;
+    Int8Rows rows;
+    rows.a = static_cast<const std::byte*>(args.input.data) + size_t{block} * Block::kBlockK;
+    rows.a_stride = args.input.row_stride_bytes;
+    rows.scales = args.input.scales + block;
+    rows.scale_stride = args.input.scale_row_stride;
+    rows.sums = args.input.sums + block;
+    rows.sum_stride = args.input.sum_row_stride;
+    rows.output = args.output + static_cast<size_t>(panel) * 16;
+    rows.output_stride = args.output_stride;
+    Int8TileRows<V, Block, MR, NV>(tile, rows, args.rows);
+    weights += kTileBytes;
+  }
+}
+
+// Panels in groups of NV, the rest in groups of half that, and so on.
+template <class V, class Block, int MR, int NV>
+TESSERA_INLINE void Int8PanelGroups(const GemmArgs& args, uint32_t panel) {
+  for (; panel + NV <= args.panel_end; panel += NV) Int8Panels<V, Block, MR, NV>(args, panel);
+  if constexpr (NV > 1) Int8PanelGroups<V, Block, MR, NV / 2>(args, panel);
+}
+
+template <class V, class Block>
+void GemmInt8(const GemmArgs& args) {
+  if (args.rows == 0) return;
+  if (args.rows <= 2) {
+    return Int8PanelGroups<V, Block, 2, V::kInt8PanelsFewRows>(args, args.panel_begin);
+  }
+  Int8PanelGroups<V, Block, V::kInt8Rows, V::kInt8Panels>(args, args.panel_begin);
+}
+
+template <class V>
+void GemmQuantised(const GemmArgs& args) {
+  switch (args.weights->type) {
+    case WeightType::kQ8_0:
+      return GemmInt8<V, Q8_0Block<V>>(args);
+    default:
+      return;
+  }
+}
+
+}  // namespace tessera::kernels
