@@ -202,6 +202,10 @@ FieldError ReadStop(const Json& value, const ModelLimits&, CompletionRequest& re
   return std::nullopt;
 }
 
+FieldError ReadIgnoreEos(const Json& value, const ModelLimits&, CompletionRequest& request) {
+  return ReadBool("ignore_eos", value, &request.ignore_eos);
+}
+
 FieldError ReadStream(const Json& value, const ModelLimits&, CompletionRequest& request) {
   return ReadBool("stream", value, &request.stream);
 }
@@ -239,6 +243,7 @@ constexpr Field kFields[] = {
     {"min_p", ReadMinP},
     {"seed", ReadSeed},
     {"stop", ReadStop},
+    {"ignore_eos", ReadIgnoreEos},
     {"logprobs", ReadLogprobs},
     {"stream", ReadStream},
     {"stream_options", ReadStreamOptions},

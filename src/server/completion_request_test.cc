@@ -40,6 +40,7 @@ TEST(CompletionRequest, DefaultsAreOpenAis) {
   EXPECT_EQ(request.sampling.min_p, 0.0f);
   EXPECT_FALSE(request.seed.has_value());
   EXPECT_TRUE(request.stop.empty());
+  EXPECT_FALSE(request.ignore_eos);
   EXPECT_EQ(request.logprobs, -1);
   EXPECT_FALSE(request.stream);
 }
@@ -47,8 +48,8 @@ TEST(CompletionRequest, DefaultsAreOpenAis) {
 TEST(CompletionRequest, EveryFieldIsRead) {
   const CompletionRequest request = Parse(
       R"({"model":"m","prompt":[1,513],"max_tokens":0,"temperature":0.5,"top_p":0.25,"top_k":7,
-          "min_p":0.125,"seed":18446744073709551615,"stop":["a","b"],"logprobs":0,"stream":true,
-          "stream_options":{"include_usage":true}})");
+          "min_p":0.125,"seed":18446744073709551615,"stop":["a","b"],"ignore_eos":true,"logprobs":0,
+          "stream":true,"stream_options":{"include_usage":true}})");
   EXPECT_EQ(request.model, "m");
   EXPECT_EQ(std::get<std::vector<TokenId>>(request.prompts.at(0)), (std::vector<TokenId>{1, 513}));
   EXPECT_EQ(request.max_tokens, 0u);
@@ -59,6 +60,7 @@ TEST(CompletionRequest, EveryFieldIsRead) {
   EXPECT_EQ(request.seed->bits, UINT64_MAX);
   EXPECT_FALSE(request.seed->negative);
   EXPECT_EQ(request.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(request.ignore_eos);
   EXPECT_EQ(request.logprobs, 0);
   EXPECT_TRUE(request.stream);
   EXPECT_TRUE(request.include_usage);
@@ -134,6 +136,7 @@ TEST(CompletionRequest, WrongFieldsAreNamedWithExpectedAndActual) {
       {R"({"prompt":"x","logprobs":true})", "logprobs", "invalid_type", "0 to 20", "true"},
       {R"({"prompt":"x","logprobs":21})", "logprobs", "invalid_value", "0 to 20", "21"},
       {R"({"prompt":"x","stop":""})", "stop", "invalid_value", "1 to 1024", "\"\""},
+      {R"({"prompt":"x","ignore_eos":1})", "ignore_eos", "invalid_type", "true or false", "1"},
       {R"({"prompt":"x","stop":[1]})", "stop", "invalid_type", "strings", "1"},
       {R"({"prompt":"x","stop":["a","b","c","d","e"]})", "stop", "invalid_value", "up to 4",
        "array of 5"},

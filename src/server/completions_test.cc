@@ -36,6 +36,19 @@ TEST_F(CompletionsTest, AnswersFromThePrompt) {
   EXPECT_TRUE(reply.json["id"].get<std::string>().starts_with("cmpl-"));
 }
 
+TEST_F(CompletionsTest, IgnoreEosGoesOnPastTheEndOfTheText) {
+  const RunningServer server(engine_.get());
+  Json body = Greedy(kPrompt, 40);
+  const auto ended = server.Complete(body);
+  ASSERT_EQ(ended.status, 200) << ended.json;
+  ASSERT_EQ(ended.json["choices"][0]["finish_reason"], "stop");
+  body["ignore_eos"] = true;
+  const auto reply = server.Complete(body);
+  ASSERT_EQ(reply.status, 200) << reply.json;
+  EXPECT_EQ(reply.json["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(reply.json["usage"]["completion_tokens"], 40);
+}
+
 TEST_F(CompletionsTest, StreamSaysTheSameAsTheBody) {
   const RunningServer server(engine_.get());
   Json body = Greedy(kPrompt, 40);

@@ -40,6 +40,7 @@ ApiResult<std::vector<Request>> MakeEngineRequests(const CompletionRequest& requ
     one.sampling = request.sampling;
     one.sampling.seed = seed.bits;
     one.stop = request.stop;
+    one.ignore_eos = request.ignore_eos;
     one.logprobs = request.logprobs;
   }
   return requests;
