@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Measures llama.cpp on a GGUF file: prefill of P random tokens, and greedy decode of D tokens in
-// each of N sequences at once, R times over in one process after one warm-up.
+// llama.cpp behind a pipe: one model and one context of SEQUENCES slots, driven by JSON lines on
+// stdin, answered by JSON lines on stdout. llama.py starts it and says what is timed.
 //
-//   node llama_cpp.mjs PACKAGES MODEL [--threads 2] [--prefill 512] [--decode 64] [--sequences 1]
-//                                     [--repeats 3] [--seed 1] [--flash]
+//   node llama_cpp.mjs PACKAGES MODEL [--threads 2] [--sequences 1] [--context 640] [--batch 512]
+//                                     [--flash] [--mmap]
 //
-// PACKAGES is the folder whose node_modules holds node-llama-cpp (see run.py). One JSON line:
-//   {"engine", "vocabulary", "version", "threads", "sequences", "prefill_tps": [..],
-//    "decode_tps": [..]}
+// PACKAGES is the folder whose node_modules holds node-llama-cpp. The first line says what runs:
+//   {"ready": {"version", "llama_cpp", "vocabulary", "threads", "load_s", "flash", "mmap"}}
+// Then one answer per request, or {"error": "..."}:
+//   {"op": "generate", "prompts": [[ids]..], "tokens": D}
+//       → {"times": [[seconds]..], "ids": [[ids]..], "evaluated": n, "batches": n}
+//       Every slot is emptied first, outside the measured time. Time 0 is when the prompts are
+//       handed over, all at once; one time per token, when the caller has it.
+//   {"op": "ask", "shared": [ids], "rest": [ids], "tokens": D}  (slot 0; same answer)
+//       The slot keeps what it knows of `shared`; whatever is missing is evaluated inside the
+//       measured time, and a checkpoint is taken where `shared` ends: a recurrent state cannot be
+//       cut back, so without the checkpoint every question would cost the whole text again.
+//   {"op": "tokenize", "text": s} → {"ids": [..]}
+//   {"op": "detokenize", "ids": [..]} → {"text": s}
 //
-// Prefill is timed as one evaluation of the P tokens without sampling; decode from the first token
-// yielded to the last, so it holds D-1 evaluations and the sampling between them, as a user sees.
+// `evaluated` counts the prompt's tokens that went through the model; `batches` the calls of
+// llama_decode, so that batches / tokens shows whether the sequences stayed together.
 
 import fs from 'node:fs';
 import {createRequire} from 'node:module';
 import path from 'node:path';
+import readline from 'node:readline';
 import {pathToFileURL} from 'node:url';
 import {parseArgs} from 'node:util';
 
@@ -23,12 +34,11 @@ const {values, positionals} = parseArgs({
   allowPositionals: true,
   options: {
     threads: {type: 'string', default: '2'},
-    prefill: {type: 'string', default: '512'},
-    decode: {type: 'string', default: '64'},
     sequences: {type: 'string', default: '1'},
-    repeats: {type: 'string', default: '3'},
-    seed: {type: 'string', default: '1'},
+    context: {type: 'string', default: '640'},
+    batch: {type: 'string', default: '512'},
     flash: {type: 'boolean', default: false},
+    mmap: {type: 'boolean', default: false},
   },
 });
 if (positionals.length !== 2) {
@@ -37,81 +47,115 @@ if (positionals.length !== 2) {
 }
 const [packages, modelPath] = positionals;
 const threads = Number(values.threads);
-const prefill = Number(values.prefill);
-const decode = Number(values.decode);
-const sequences = Number(values.sequences);
-const repeats = Number(values.repeats);
 
 const require = createRequire(path.resolve(packages, 'package.json'));
-const entry = require.resolve('node-llama-cpp');
-const {getLlama} = await import(pathToFileURL(entry).href);
-
+const {getLlama} = await import(pathToFileURL(require.resolve('node-llama-cpp')).href);
 // package.json is not among the package's exports.
 const version = JSON.parse(fs.readFileSync(
     path.resolve(packages, 'node_modules/node-llama-cpp/package.json'), 'utf8')).version;
 
-// The same stream as run.py's: x' = 1664525·x + 1013904223 mod 2^32, token x' mod vocabulary.
-function randomTokens(count, vocabulary, seed) {
-  const tokens = [];
-  let x = seed >>> 0;
-  for (let i = 0; i < count; ++i) {
-    x = (Math.imul(x, 1664525) + 1013904223) >>> 0;
-    tokens.push(x % vocabulary);
-  }
-  return tokens;
-}
-
 const seconds = () => Number(process.hrtime.bigint()) / 1e9;
+const begin = seconds();
 
 const llama = await getLlama({gpu: false, build: 'never', maxThreads: threads, logLevel: 'error',
                               progressLogs: false});
-const model = await llama.loadModel({modelPath: path.resolve(modelPath), useMmap: false});
-const vocabulary = model.fileInfo.metadata.tokenizer.ggml.tokens.length;
+const model = await llama.loadModel({modelPath: path.resolve(modelPath), useMmap: values.mmap});
+
+// The batches llama_decode gets: as many waiting tokens as fit, first come first served.
+let batches = 0;
+function fill({items, size}) {
+  ++batches;
+  let left = size;
+  return items.map((item) => {
+    const processAmount = Math.min(item.tokens.length, left);
+    left -= processAmount;
+    return {item, processAmount};
+  }).filter(({processAmount}) => processAmount > 0);
+}
+
 const context = await model.createContext({
-  contextSize: prefill + decode + 64,
-  batchSize: Math.max(prefill, sequences),
-  sequences,
+  contextSize: Number(values.context),
+  batchSize: Number(values.batch),
+  sequences: Number(values.sequences),
   threads,
   flashAttention: values.flash,
+  batching: {itemPrioritizationStrategy: fill},
 });
-const slots = Array.from({length: sequences}, () => context.getSequence());
-const prompt = randomTokens(prefill, vocabulary, Number(values.seed));
+const slots = Array.from({length: Number(values.sequences)}, () => context.getSequence());
 
-async function decodeOne(slot, first) {
+// Tokens that went through the model so far. The last one of a prompt counts as output there.
+const evaluatedBy = (slot) => slot.tokenMeter.usedInputTokens + slot.tokenMeter.usedOutputTokens;
+
+async function decode(slot, prompt, count, start) {
+  const before = evaluatedBy(slot);
   const times = [];
-  const stream = slot.evaluate([first], {temperature: 0, yieldEogToken: true});
-  for await (const token of stream) {
-    times.push(seconds());
-    if (times.length === decode) break;
+  const ids = [];
+  let evaluated = 0;
+  for await (const token of slot.evaluate(prompt, {temperature: 0, yieldEogToken: true})) {
+    times.push(seconds() - start);
+    ids.push(token);
+    if (ids.length === 1) evaluated = evaluatedBy(slot) - before;
+    if (ids.length === count) break;
   }
-  return {begin: times[0], end: times.at(-1)};
+  return {times, ids, evaluated};
 }
 
-async function round() {
+async function generate({prompts, tokens}) {
+  if (prompts.length > slots.length) throw new Error(`${prompts.length} prompts, ${slots.length} slots`);
   for (const slot of slots) await slot.clearHistory();
-  const begin = seconds();
-  await slots[0].evaluateWithoutGeneratingNewTokens(prompt);
-  const prefillSeconds = seconds() - begin;
-  // The other sequences get the same prompt, outside the measured time.
-  for (const slot of slots.slice(1)) await slot.evaluateWithoutGeneratingNewTokens(prompt);
-  const spans = await Promise.all(slots.map((slot, i) => decodeOne(slot, prompt[i])));
-  const from = Math.min(...spans.map((span) => span.begin));
-  const to = Math.max(...spans.map((span) => span.end));
-  return {prefill: prefill / prefillSeconds, decode: sequences * (decode - 1) / (to - from)};
+  batches = 0;
+  const start = seconds();
+  const all = await Promise.all(
+      prompts.map((prompt, i) => decode(slots[i], prompt, tokens, start)));
+  return {
+    times: all.map((one) => one.times),
+    ids: all.map((one) => one.ids),
+    evaluated: all.reduce((sum, one) => sum + one.evaluated, 0),
+    batches,
+  };
 }
 
-await round();
-const rounds = [];
-for (let i = 0; i < repeats; ++i) rounds.push(await round());
-console.log(JSON.stringify({
-  engine: 'llama.cpp',
-  vocabulary,
+async function ask({shared, rest, tokens}) {
+  const [slot] = slots;
+  batches = 0;
+  const start = seconds();
+  const before = evaluatedBy(slot);
+  await slot.adaptStateToTokens(shared, false);
+  const missing = shared.slice(slot.nextTokenIndex);
+  if (missing.length > 0) await slot.evaluateWithoutGeneratingNewTokens(missing);
+  await slot.takeCheckpoint();
+  const prepared = evaluatedBy(slot) - before;
+  const one = await decode(slot, rest, tokens, start);
+  return {times: [one.times], ids: [one.ids], evaluated: prepared + one.evaluated, batches};
+}
+
+const operations = {
+  generate,
+  ask,
+  tokenize: ({text}) => ({ids: model.tokenize(text, true)}),
+  detokenize: ({ids}) => ({text: model.detokenize(ids, true)}),
+};
+
+console.log(JSON.stringify({ready: {
   version: `node-llama-cpp ${version}`,
-  threads,
-  sequences,
-  prefill_tps: rounds.map((one) => one.prefill),
-  decode_tps: rounds.map((one) => one.decode),
-}));
+  llama_cpp: llama.llamaCppRelease?.release,
+  vocabulary: model.fileInfo.metadata.tokenizer.ggml.tokens.length,
+  threads: context.currentThreads,
+  load_s: seconds() - begin,
+  flash: values.flash,
+  mmap: values.mmap,
+}}));
+
+for await (const line of readline.createInterface({input: process.stdin})) {
+  let answer;
+  try {
+    const request = JSON.parse(line);
+    answer = await operations[request.op](request);
+  } catch (error) {
+    answer = {error: String(error?.message ?? error)};
+  }
+  console.log(JSON.stringify(answer));
+}
 await context.dispose();
 await model.dispose();
 await llama.dispose();
