@@ -34,12 +34,11 @@ inline constexpr size_t kInt8AheadBytes = 16 * 1024;
 // NV panels × some blocks of k.
 struct Int8Tile {
   const std::byte* weights = nullptr;  // of the first panel, at the tile's first unit
-  size_t panel_stride = 0;
   uint32_t blocks = 0;
   const std::byte* next = nullptr;  // where the next tile begins
   bool first = true;                // accumulators start at +0, else from the output
   uint32_t columns = 0;             // of the output, 16·NV but for the last panel's tail
-  uint32_t row_blocks = 1;          // that pass over it
+  uint32_t passes = 1;              // over the group's tile
 };
 
 // The rows of a block, at the tile's first block of k.
@@ -55,45 +54,31 @@ struct Int8Rows {
   uint32_t index = 0;  // of this block of rows
 };
 
-// Walks the lines to fetch, kBlockBytes / row_blocks for each block of k.
-template <size_t kBlockBytes, int NV>
+// The lines each pass over a tile fetches: one pass streams the group's weights from memory and
+// fetches ahead of itself; of several, each fetches its share of the next tile.
+template <size_t kGroupBlockBytes>
 class Int8Prefetch {
  public:
-  TESSERA_INLINE Int8Prefetch(const Int8Tile& tile, uint32_t row_block)
-      : next_(tile.next), stride_(tile.panel_stride) {
-    if (tile.row_blocks == 1) {
-      constexpr uint32_t kAhead = kInt8AheadBytes / kBlockBytes;
+  TESSERA_INLINE Int8Prefetch(const Int8Tile& tile, uint32_t pass) {
+    if (tile.passes == 1) {
+      rate_ = kGroupBlockBytes;
       from_ = tile.weights + kInt8AheadBytes;
-      turn_ = tile.blocks > kAhead ? tile.blocks - kAhead : 0;
-      rate_ = kBlockBytes;
     } else {
-      rate_ = (kBlockBytes + tile.row_blocks - 1) / tile.row_blocks;
-      from_ = tile.next + rate_ * tile.blocks * row_block;
-      turn_ = tile.blocks;
+      rate_ = (kGroupBlockBytes + tile.passes - 1) / tile.passes;
+      from_ = tile.next + rate_ * tile.blocks * pass;
     }
   }
-  // Before block `block` of the tile.
-  TESSERA_INLINE void Step(uint32_t block) {
-    if (block == turn_) {
-      from_ = next_;
-      line_ = end_ = 0;
-    }
+  // Before each block of the tile.
+  TESSERA_INLINE void Step() {
     end_ += rate_;
-    for (; line_ < end_; line_ += 64) {
-      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-        __builtin_prefetch(from_ + line_ + v * stride_, 0, 2);
-      });
-    }
+    for (; line_ < end_; line_ += 64) __builtin_prefetch(from_ + line_, 0, 2);
   }
 
  private:
-  const std::byte* next_;
   const std::byte* from_;
-  size_t stride_;
   size_t line_ = 0;
   size_t end_ = 0;
   size_t rate_;
-  uint32_t turn_;
 };
 
 template <class V>
@@ -148,14 +133,14 @@ void Int8Micro(const Int8Tile& tile, const Int8Rows& rows) {
     Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
       acc[r][v] = tile.first ? V::Zero()
                              : LoadColumns<V>(rows.output + r * rows.output_stride + v * 16,
-                                              tile.columns - v * 16);
+                                              tile.columns > v * 16u ? tile.columns - v * 16 : 0);
     });
   });
   const std::byte* unit = tile.weights;
   const std::byte* a = rows.a;
-  Int8Prefetch<kUnitBytes / 2, NV> prefetch(tile, rows.index);
+  Int8Prefetch<kGroupPanels * kUnitBytes / 2> prefetch(tile, rows.index);
   for (uint32_t block = 0; block < tile.blocks; ++block) {
-    prefetch.Step(block);
+    prefetch.Step();
     const size_t half = block & 1;
     typename V::I dots[MR][NV];
     Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
@@ -163,11 +148,10 @@ void Int8Micro(const Int8Tile& tile, const Int8Rows& rows) {
           V::Set1I(rows.sums[r * rows.sum_stride + block]));
       Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA { dots[r][v] = start; });
     });
-    Block::Dots(unit + 64 + half * kBlockBytes, tile.panel_stride, a, rows.a_stride, dots);
+    Block::Dots(unit + 64 + half * kBlockBytes, kUnitBytes, a, rows.a_stride, dots);
     typename V::F dw[NV];
     Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-      dw[v] =
-          V::LoadHalf(reinterpret_cast<const uint16_t*>(unit + v * tile.panel_stride + half * 32));
+      dw[v] = V::LoadHalf(reinterpret_cast<const uint16_t*>(unit + v * kUnitBytes + half * 32));
     });
     Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
       const typename V::F da = V::Set1(rows.scales[r * rows.scale_stride + block]);
@@ -175,13 +159,13 @@ void Int8Micro(const Int8Tile& tile, const Int8Rows& rows) {
         acc[r][v] = V::Fma(V::ToFloat(dots[r][v]), V::Mul(dw[v], da), acc[r][v]);
       });
     });
-    unit += half * kUnitBytes;
+    unit += half * kGroupPanels * kUnitBytes;
     a += 32;
   }
   Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
     Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
       StoreColumns<V>(rows.output + r * rows.output_stride + v * 16, acc[r][v],
-                      tile.columns - v * 16);
+                      tile.columns > v * 16u ? tile.columns - v * 16 : 0);
     });
   });
 }
@@ -198,41 +182,41 @@ TESSERA_INLINE void Int8DispatchRows(uint32_t count, const Int8Tile& tile, const
   }
 }
 
-// All rows over one tile, in blocks as even as possible.
+// All rows over NV panels of a tile, in blocks as even as possible. `pass` is the first of theirs.
 template <class V, class Block, int MR, int NV>
-void Int8TileRows(Int8Tile tile, const Int8Rows& rows, uint32_t count) {
-  tile.row_blocks = (count + MR - 1) / MR;
-  for (uint32_t b = 0; b < tile.row_blocks; ++b) {
-    const uint32_t begin = count * b / tile.row_blocks;
+void Int8TileRows(const Int8Tile& tile, const Int8Rows& rows, uint32_t count, uint32_t pass) {
+  const uint32_t blocks = (count + MR - 1) / MR;
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const uint32_t begin = count * b / blocks;
     Int8Rows part = rows;
     part.a += begin * rows.a_stride;
     part.scales += begin * rows.scale_stride;
     part.sums += begin * rows.sum_stride;
     part.output += begin * rows.output_stride;
-    part.index = b;
-    Int8DispatchRows<V, Block, MR, NV>(count * (b + 1) / tile.row_blocks - begin, tile, part);
+    part.index = pass + b;
+    Int8DispatchRows<V, Block, MR, NV>(count * (b + 1) / blocks - begin, tile, part);
   }
 }
 
-// One group of NV panels, all of k.
+// One group of panels, all of k, NV panels at a time.
 template <class V, class Block, int MR, int NV>
-void Int8Panels(const GemmArgs& args, uint32_t panel) {
+void Int8Group(const GemmArgs& args, uint32_t panel) {
   const PackedMatrix& m = *args.weights;
   constexpr PackedUnit kUnit = PackedUnitOf(Block::kType);
-  constexpr size_t kTileBytes = kInt8TileK / kUnit.k * kUnit.bytes;
+  constexpr size_t kTileBytes = kInt8TileK / kUnit.k * kUnit.bytes * kGroupPanels;
   constexpr uint32_t kTileBlocks = kInt8TileK / Block::kBlockK;
   const uint32_t blocks = (m.k + Block::kBlockK - 1) / Block::kBlockK;
-  const std::byte* weights = m.panels + panel * m.panel_stride_bytes;
-  const std::byte* after = weights + NV * m.panel_stride_bytes;
-  Int8Tile tile;
-  tile.panel_stride = m.panel_stride_bytes;
-  tile.columns = m.n - panel * 16 < NV * 16u ? m.n - panel * 16 : NV * 16u;
+  const uint32_t columns = m.n - panel * 16;
+  const uint32_t row_blocks = (args.rows + MR - 1) / MR;
+  const std::byte* weights = m.Panel(panel);
+  const std::byte* after = weights + m.group_stride_bytes;
   for (uint32_t block = 0; block < blocks; block += kTileBlocks) {
     const bool last = blocks - block <= kTileBlocks;
-    tile.weights = weights;
+    Int8Tile tile;
     tile.blocks = last ? blocks - block : kTileBlocks;
     tile.first = block == 0;
     tile.next = last ? after : weights + kTileBytes;
+    tile.passes = row_blocks * (kGroupPanels / NV);
     Int8Rows rows;
     rows.a = static_cast<const std::byte*>(args.input.data) + size_t{block} * Block::kBlockK;
     rows.a_stride = args.input.row_stride_bytes;
@@ -240,27 +224,27 @@ void Int8Panels(const GemmArgs& args, uint32_t panel) {
     rows.scale_stride = args.input.scale_row_stride;
     rows.sums = args.input.sums + block;
     rows.sum_stride = args.input.sum_row_stride;
-    rows.output = args.output + static_cast<size_t>(panel) * 16;
     rows.output_stride = args.output_stride;
-    Int8TileRows<V, Block, MR, NV>(tile, rows, args.rows);
+    for (uint32_t v = 0; v < kGroupPanels && v * 16 < columns; v += NV) {
+      tile.weights = weights + v * kUnit.bytes;
+      tile.columns = columns - v * 16 < NV * 16u ? columns - v * 16 : NV * 16u;
+      rows.output = args.output + static_cast<size_t>(panel + v) * 16;
+      Int8TileRows<V, Block, MR, NV>(tile, rows, args.rows, v / NV * row_blocks);
+    }
     weights += kTileBytes;
   }
-}
-
-// Panels in groups of NV, the rest in groups of half that, and so on.
-template <class V, class Block, int MR, int NV>
-TESSERA_INLINE void Int8PanelGroups(const GemmArgs& args, uint32_t panel) {
-  for (; panel + NV <= args.panel_end; panel += NV) Int8Panels<V, Block, MR, NV>(args, panel);
-  if constexpr (NV > 1) Int8PanelGroups<V, Block, MR, NV / 2>(args, panel);
 }
 
 template <class V, class Block>
 void GemmInt8(const GemmArgs& args) {
   if (args.rows == 0) return;
-  if (args.rows <= 2) {
-    return Int8PanelGroups<V, Block, 2, V::kInt8PanelsFewRows>(args, args.panel_begin);
+  for (uint32_t panel = args.panel_begin; panel < args.panel_end; panel += kGroupPanels) {
+    if (args.rows <= 2) {
+      Int8Group<V, Block, 2, V::kInt8PanelsFewRows>(args, panel);
+    } else {
+      Int8Group<V, Block, V::kInt8Rows, V::kInt8Panels>(args, panel);
+    }
   }
-  Int8PanelGroups<V, Block, V::kInt8Rows, V::kInt8Panels>(args, args.panel_begin);
 }
 
 template <class V>

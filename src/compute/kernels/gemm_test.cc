@@ -245,8 +245,10 @@ TEST_P(Gemm, SplittingRowsAndPanelsDoesNotShow) {
       for (uint32_t row = 0; row < c.rows;) {
         const uint32_t rows = 1 + static_cast<uint32_t>(random.Below(c.rows - row));
         for (uint32_t p = 0; p < c.matrix.panel_count();) {
+          const uint32_t groups = (c.matrix.panel_count() - p + kGroupPanels - 1) / kGroupPanels;
           const uint32_t end =
-              p + 1 + static_cast<uint32_t>(random.Below(c.matrix.panel_count() - p));
+              std::min(p + kGroupPanels * (1 + static_cast<uint32_t>(random.Below(groups))),
+                       c.matrix.panel_count());
           RunPart(table(), c, row, rows, p, end, &output, stride);
           p = end;
         }
@@ -297,14 +299,14 @@ TEST(PackedMatrix, PartsPackedSeparatelyMakeTheSameBytes) {
 }
 
 TEST(PackedMatrix, LayoutIsTheHeadersLayout) {
-  // Sizes by hand: 2 panels; k 33 is 34 in pairs and 64 in blocks.
-  EXPECT_EQ(PackedBytesNeeded(WeightType::kF32, 17, 33), 2u * 33 * 64);
-  EXPECT_EQ(PackedBytesNeeded(WeightType::kF16, 17, 33), 2u * 33 * 32);
-  EXPECT_EQ(PackedBytesNeeded(WeightType::kBF16, 17, 33), 2u * 34 * 32);
-  EXPECT_EQ(PackedBytesNeeded(WeightType::kQ8_0, 17, 33), 2u * (2 * 16 * 2 + 64 * 16));
+  // Sizes by hand: a group of 4 panels; k 33 is 34 in pairs and 64 in blocks.
+  EXPECT_EQ(PackedBytesNeeded(WeightType::kF32, 17, 33), 4u * 33 * 64);
+  EXPECT_EQ(PackedBytesNeeded(WeightType::kF16, 17, 33), 4u * 33 * 32);
+  EXPECT_EQ(PackedBytesNeeded(WeightType::kBF16, 17, 33), 4u * 34 * 32);
+  EXPECT_EQ(PackedBytesNeeded(WeightType::kQ8_0, 17, 33), 4u * (2 * 16 * 2 + 64 * 16));
   const Case c = MakeCase(4, WeightType::kQ8_0, 1, 20, 128, Data::kPlain);
   // Output 18, input 101: panel 1, lane 2; unit 1, block 1, quad 1, element 1; its block's scale.
-  const std::byte* unit = c.matrix.panels + c.matrix.panel_stride_bytes + 1088;
+  const std::byte* unit = c.matrix.Panel(1) + c.matrix.unit_stride_bytes();
   EXPECT_EQ(unit[64 + 512 + (1 * 16 + 2) * 4 + 1] ^ std::byte{0x80},
             c.data()[18 * c.row_bytes + 3 * 34 + 2 + 5]);
   EXPECT_EQ(std::memcmp(unit + 32 + 2 * 2, c.data() + 18 * c.row_bytes + 3 * 34, 2), 0);

@@ -45,7 +45,8 @@ struct GemmInput {
 //   f32, f16   acc = fma(a_k, w_k, acc)
 //   bf16       per pair: acc = fma(a_odd, w_odd, acc), then acc = fma(a_even, w_even, acc)
 //   q8_0       per 32-block: acc = fma(float(Σ a·w), d_w·d_a, acc)
-// Columns beyond W's n are not written.
+// Columns beyond W's n are not written. The range is of whole groups: panel_begin is a multiple of
+// kGroupPanels, and so is panel_end unless it is panel_count().
 struct GemmArgs {
   const PackedMatrix* weights = nullptr;
   uint32_t panel_begin = 0, panel_end = 0;

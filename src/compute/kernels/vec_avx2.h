@@ -32,7 +32,7 @@ struct Vec {
 
   static constexpr int kGemmRows = 6;
   static constexpr int kGemmPanels = 1;
-  static constexpr int kGemmPanelsFewRows = 2;
+  static constexpr int kGemmPanelsOneRow = 4;
   static constexpr int kInt8Rows = 3;
   static constexpr int kInt8Panels = 1;
   static constexpr int kInt8PanelsFewRows = 1;

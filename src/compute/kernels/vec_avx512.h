@@ -21,7 +21,7 @@ struct Vec {
 
   static constexpr int kGemmRows = 6;
   static constexpr int kGemmPanels = 4;
-  static constexpr int kGemmPanelsFewRows = 8;
+  static constexpr int kGemmPanelsOneRow = 4;
   static constexpr int kInt8Rows = 6;
   static constexpr int kInt8Panels = 2;
   static constexpr int kInt8PanelsFewRows = 4;

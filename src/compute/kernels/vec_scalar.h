@@ -33,7 +33,7 @@ struct Vec {
 
   static constexpr int kGemmRows = 2;
   static constexpr int kGemmPanels = 1;
-  static constexpr int kGemmPanelsFewRows = 1;  // for up to 2 rows
+  static constexpr int kGemmPanelsOneRow = 1;
   static constexpr int kInt8Rows = 2;
   static constexpr int kInt8Panels = 1;
   static constexpr int kInt8PanelsFewRows = 1;

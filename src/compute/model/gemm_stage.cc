@@ -18,8 +18,8 @@ uint32_t PanelsPerTask(std::span<const Product> products, uint32_t threads) {
   uint32_t panels = 0;
   for (const Product& product : products) panels += product.weights->panel_count();
   const uint32_t even = panels / (threads * StepPlan::kTasksPerThread);
-  // Fewer panels than threads would like: still whole groups of 8, unless threads would idle.
-  const uint32_t floor = std::clamp(panels / threads, 1u, kPanelsPerTask);
+  // Fewer panels than threads would like: still two groups, unless threads would idle.
+  const uint32_t floor = panels / threads < kPanelsPerTask ? kGroupPanels : kPanelsPerTask;
   return static_cast<uint32_t>(RoundUp(std::max(even, floor), floor));
 }
 

@@ -67,30 +67,27 @@ void ReadRow(WeightType type, const std::byte* row, uint32_t count, float* value
 }
 
 void ReadPackedRow(const PackedMatrix& matrix, uint32_t row, float* values) {
-  const uint32_t panel_index = row / kPanelColumns;
+  const std::byte* panel = matrix.Panel(row / kPanelColumns);
   const uint32_t column = row % kPanelColumns;
-  const std::byte* panel = matrix.panels + panel_index * matrix.panel_stride_bytes;
-  // Element k of the column, when `step` consecutive k lie together: [k/step][16][step].
-  auto element = [&](uint32_t k, uint32_t step) {
-    return (size_t{k / step} * kPanelColumns + column) * step + k % step;
-  };
+  const uint32_t unit_inputs = PackedUnitOf(matrix.type).k;
   for (uint32_t k = 0; k < matrix.k; ++k) {
+    const std::byte* unit = panel + k / unit_inputs * matrix.unit_stride_bytes();
+    const uint32_t i = k % unit_inputs;
     switch (matrix.type) {
       case WeightType::kF32:
-        values[k] = Load<float>(panel + 4 * element(k, 1));
+        values[k] = Load<float>(unit + 4 * column);
         break;
       case WeightType::kF16:
-        values[k] = HalfToFloat(Load<uint16_t>(panel + 2 * element(k, 1)));
+        values[k] = HalfToFloat(Load<uint16_t>(unit + 2 * column));
         break;
       case WeightType::kBF16:
-        values[k] = Bf16ToFloat(Load<uint16_t>(panel + 2 * element(k, 2)));
+        values[k] = Bf16ToFloat(Load<uint16_t>(unit + 2 * (2 * column + i)));
         break;
       case WeightType::kQ8_0: {
-        const std::byte* unit = panel + size_t{k / 64} * PackedUnitOf(matrix.type).bytes;
-        const std::byte* scales = unit + k / kQ8Block % 2 * 32;
+        const std::byte* scales = unit + i / kQ8Block * 32;
         const float scale = HalfToFloat(Load<uint16_t>(scales + 2 * column));
-        const int weight = Load<uint8_t>(unit + 64 + element(k % 64, 4)) - 128;
-        values[k] = static_cast<float>(weight) * scale;
+        const std::byte* weights = unit + 64 + (size_t{i / 4} * kPanelColumns + column) * 4;
+        values[k] = static_cast<float>(Load<uint8_t>(weights + i % 4) - 128) * scale;
         break;
       }
     }

@@ -16,7 +16,8 @@ namespace {
 
 constexpr uint64_t kAlignmentBytes = 64;
 constexpr uint64_t kChunkBytes = kMiB;  // part of the digest: changing it changes every contract id
-constexpr uint32_t kPanelRows = 16;
+constexpr uint32_t kGroupRows = 64;
+constexpr uint32_t kVectorFloats = 16;
 constexpr size_t kSmallTensorsPerRelease = 32;
 
 const std::byte* RowOf(const WeightPacker::Matrix& matrix, uint32_t row) {
@@ -67,18 +68,18 @@ void WeightPacker::AddConvolution(const GgufTensor& tensor, const float** target
   const auto taps = static_cast<uint32_t>(tensor.ne[0]);
   const auto channels = static_cast<uint32_t>(tensor.ne[1]);
   const Matrix matrix{&tensor, TypeOfSmall(tensor), 0, channels, taps};
-  const uint64_t offset = Reserve(RoundUp(channels, kPanelRows) * taps * sizeof(float));
+  const uint64_t offset = Reserve(RoundUp(channels, kVectorFloats) * taps * sizeof(float));
   jobs_.push_back({Job::Kind::kConvolution, matrix, offset, nullptr, nullptr, target});
 }
 
-// Matrices are cut at multiples of 16 rows, so that two chunks never share a panel.
+// Matrices are cut at multiples of 64 rows, so that two chunks never share a group of panels.
 std::vector<WeightPacker::Chunk> WeightPacker::CutIntoChunks() const {
   std::vector<Chunk> chunks;
   for (uint32_t index = 0; index < jobs_.size(); ++index) {
     const Job& job = jobs_[index];
     if (job.kind != Job::Kind::kMatrix && job.kind != Job::Kind::kCopy) continue;
     const uint64_t row_bytes = job.matrix.tensor->row_bytes();
-    const uint64_t rows_per_chunk = RoundUp(DivideUp(kChunkBytes, row_bytes), kPanelRows);
+    const uint64_t rows_per_chunk = RoundUp(DivideUp(kChunkBytes, row_bytes), kGroupRows);
     for (uint64_t first = 0; first < job.matrix.n; first += rows_per_chunk) {
       const uint64_t rows = std::min<uint64_t>(rows_per_chunk, job.matrix.n - first);
       chunks.push_back(
@@ -96,7 +97,7 @@ uint64_t WeightPacker::FillSmall(const Job& job, std::byte* base) const {
         matrix.tensor->data + uint64_t{matrix.first_row} * ElementBytes(matrix.type);
     ReadRow(matrix.type, data, matrix.n, values);
   } else if (job.kind == Job::Kind::kConvolution) {
-    const auto stride = static_cast<uint32_t>(RoundUp(matrix.n, kPanelRows));
+    const auto stride = static_cast<uint32_t>(RoundUp(matrix.n, kVectorFloats));
     std::vector<float> taps(matrix.k);
     for (uint32_t channel = 0; channel < matrix.n; ++channel) {
       ReadRow(matrix.type, RowOf(matrix, channel), matrix.k, taps.data());
