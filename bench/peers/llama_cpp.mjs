@@ -62,8 +62,16 @@ const llama = await getLlama({gpu: false, build: 'never', maxThreads: threads, l
 const model = await llama.loadModel({modelPath: path.resolve(modelPath), useMmap: values.mmap});
 
 // The batches llama_decode gets: as many waiting tokens as fit, first come first served.
+//
+// node-llama-cpp asks for the next batch a few turns of the microtask queue before the sequence it
+// served last has handed in its next token, and so would leave one of N behind in every batch. An
+// empty answer makes it ask again after some turns; all of them together are what llama.cpp can do.
 let batches = 0;
+let active = 0;  // sequences that will hand in another token
+let asked = 0;
 function fill({items, size}) {
+  if (items.length < active && ++asked <= 100) return [];
+  asked = 0;
   ++batches;
   let left = size;
   return items.map((item) => {
@@ -91,17 +99,24 @@ async function decode(slot, prompt, count, start) {
   const times = [];
   const ids = [];
   let evaluated = 0;
-  for await (const token of slot.evaluate(prompt, {temperature: 0, yieldEogToken: true})) {
-    times.push(seconds() - start);
-    ids.push(token);
-    if (ids.length === 1) evaluated = evaluatedBy(slot) - before;
-    if (ids.length === count) break;
+  ++active;
+  try {
+    for await (const token of slot.evaluate(prompt, {temperature: 0, yieldEogToken: true})) {
+      times.push(seconds() - start);
+      ids.push(token);
+      if (ids.length === 1) evaluated = evaluatedBy(slot) - before;
+      if (ids.length === count) break;
+    }
+  } finally {
+    --active;
   }
   return {times, ids, evaluated};
 }
 
 async function generate({prompts, tokens}) {
-  if (prompts.length > slots.length) throw new Error(`${prompts.length} prompts, ${slots.length} slots`);
+  if (prompts.length > slots.length) {
+    throw new Error(`${prompts.length} prompts, ${slots.length} slots`);
+  }
   for (const slot of slots) await slot.clearHistory();
   batches = 0;
   const start = seconds();
