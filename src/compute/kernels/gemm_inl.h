@@ -33,11 +33,15 @@ template <class V>
 struct F32Step {
   static constexpr size_t kStepBytes = 64;
   static constexpr uint32_t kStepK = 1;
+  static constexpr int kRows = V::kGemmRows;
+  static constexpr int kParts = 1;
   using A = typename V::F;
   using W = typename V::F;
+  template <int kPart>
   static TESSERA_INLINE W LoadW(const std::byte* p) {
     return V::Load(reinterpret_cast<const float*>(p));
   }
+  template <int kPart>
   static TESSERA_INLINE A LoadA(const std::byte* p) {
     float x;
     __builtin_memcpy(&x, p, 4);
@@ -51,6 +55,7 @@ struct F32Step {
 template <class V>
 struct F16Step : F32Step<V> {
   static constexpr size_t kStepBytes = 32;
+  template <int kPart>
   static TESSERA_INLINE typename V::F LoadW(const std::byte* p) {
     return V::LoadHalf(reinterpret_cast<const uint16_t*>(p));
   }
@@ -60,12 +65,20 @@ template <class V>
 struct Bf16Step {
   static constexpr size_t kStepBytes = 64;
   static constexpr uint32_t kStepK = 2;
-  using A = typename V::P;
-  using W = typename V::P;
-  static TESSERA_INLINE W LoadW(const std::byte* p) { return V::LoadPairs(p); }
-  static TESSERA_INLINE A LoadA(const std::byte* p) { return V::BroadcastPair(p); }
+  static constexpr int kRows = V::kGemmPairRows;
+  static constexpr int kParts = V::kPairParts;
+  using A = typename V::Part;
+  using W = typename V::Part;
+  template <int kPart>
+  static TESSERA_INLINE W LoadW(const std::byte* p) {
+    return V::template PartOf<kPart>(V::LoadPairs(p));
+  }
+  template <int kPart>
+  static TESSERA_INLINE A LoadA(const std::byte* p) {
+    return V::template PartOf<kPart>(V::BroadcastPair(p));
+  }
   static TESSERA_INLINE typename V::F Step(typename V::F acc, A a, W w) {
-    return V::DotBf16(acc, a, w);
+    return V::DotPart(acc, a, w);
   }
 };
 
@@ -135,12 +148,17 @@ void GemmMicro(const GemmTile& tile, const GemmRows& rows) {
   const size_t a_stride = rows.a_stride;
   const std::byte* fetch = rows.fetch;
   for (uint32_t i = 0; i < tile.steps; ++i) {
-    typename Type::W wv[NV];
-    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA { wv[v] = Type::LoadW(w + v * kUnit); });
-    Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
-      const typename Type::A av = Type::LoadA(a + r * a_stride);
+    Unroll<Type::kParts>([&](auto part) TESSERA_INLINE_LAMBDA {
+      // Hides that a later part loads the same bytes: they would be kept in registers for it.
+      if constexpr (part > 0) asm volatile("" : "+r"(w), "+r"(a));
+      typename Type::W wv[NV];
       Unroll<NV>([&](auto v)
-                     TESSERA_INLINE_LAMBDA { acc[r][v] = Type::Step(acc[r][v], av, wv[v]); });
+                     TESSERA_INLINE_LAMBDA { wv[v] = Type::template LoadW<part>(w + v * kUnit); });
+      Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+        const typename Type::A av = Type::template LoadA<part>(a + r * a_stride);
+        Unroll<NV>([&](auto v)
+                       TESSERA_INLINE_LAMBDA { acc[r][v] = Type::Step(acc[r][v], av, wv[v]); });
+      });
     });
     if constexpr (kStream) {
       for (size_t line = 0; line < kGroup; line += 64) {
@@ -241,7 +259,7 @@ void GemmOfType(const GemmArgs& args) {
     if (V::kGemmPanels < kGroupPanels && args.rows == 1) {
       GemmGroup<V, Type, V::kGemmPanelsOneRow, 1>(args, panel);
     } else {
-      GemmGroup<V, Type, V::kGemmPanels, V::kGemmRows>(args, panel);
+      GemmGroup<V, Type, V::kGemmPanels, Type::kRows>(args, panel);
     }
   }
 }

@@ -29,6 +29,8 @@
 // Products:
 //   LoadPairs BroadcastPair BroadcastLast
 //   DotBf16(acc, a, b)         Fma of the odd elements, then of the even ones
+//   PartOf<i> DotPart          the same in kPairParts steps: for i ascending, acc =
+//                              DotPart(acc, PartOf<i>(a), PartOf<i>(b))
 // Bytes (gemm_int8_inl.h); integers, so exact:
 //   LoadBytes BroadcastBytes   64 bytes; the same 4 in every lane
 //   DotBytes(acc, w, a)        acc + Σ of a lane's 4 products, w unsigned and a signed

@@ -30,7 +30,10 @@ struct Vec {
   using B = I;
   using M = I;  // all ones or zero
 
+  // 6 rows of accumulators are 12 of the 16 registers; bf16 needs one more for a mask, and GCC one to
+  // move about in.
   static constexpr int kGemmRows = 6;
+  static constexpr int kGemmPairRows = 5;
   static constexpr int kGemmPanels = 1;
   static constexpr int kGemmPanelsOneRow = 4;
   static constexpr int kInt8Rows = 3;
@@ -303,6 +306,19 @@ struct Vec {
   static TESSERA_INLINE F DotBf16(F acc, P a, P b) {
     return Fma(Even(a), Even(b), Fma(Odd(a), Odd(b), acc));
   }
+
+  // DotBf16 in parts whose operands need not be in registers together.
+  static constexpr int kPairParts = 2;
+  using Part = F;
+  template <int kPart>
+  static TESSERA_INLINE Part PartOf(P x) {
+    if constexpr (kPart == 0) {
+      return Odd(x);
+    } else {
+      return Even(x);
+    }
+  }
+  static TESSERA_INLINE F DotPart(F acc, Part a, Part b) { return Fma(a, b, acc); }
 
   // Bytes: 16 lanes of 4. A sum of two products of whole bytes does not fit the 16 bits of
   // vpmaddubsw (255·127·2 saturates), so bytes 0, 2 and 1, 3 of a lane are widened first.

@@ -20,6 +20,7 @@ struct Vec {
   using M = __mmask16;
 
   static constexpr int kGemmRows = 6;
+  static constexpr int kGemmPairRows = 6;
   static constexpr int kGemmPanels = 4;
   static constexpr int kGemmPanelsOneRow = 4;
   static constexpr int kInt8Rows = 6;
@@ -185,6 +186,15 @@ struct Vec {
   static TESSERA_INLINE F DotBf16(F acc, P a, P b) {
     return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b);
   }
+
+  // DotBf16 in parts whose operands need not be in registers together.
+  static constexpr int kPairParts = 1;
+  using Part = P;
+  template <int kPart>
+  static TESSERA_INLINE Part PartOf(P x) {
+    return x;
+  }
+  static TESSERA_INLINE F DotPart(F acc, Part a, Part b) { return DotBf16(acc, a, b); }
 
   static TESSERA_INLINE B LoadBytes(const void* p) { return _mm512_loadu_si512(p); }
   static TESSERA_INLINE B BroadcastBytes(const void* p) { return BroadcastPair(p); }

@@ -32,6 +32,7 @@ struct Vec {
   };
 
   static constexpr int kGemmRows = 2;
+  static constexpr int kGemmPairRows = 2;
   static constexpr int kGemmPanels = 1;
   static constexpr int kGemmPanelsOneRow = 1;
   static constexpr int kInt8Rows = 2;
@@ -257,6 +258,15 @@ struct Vec {
       return __builtin_fmaf(even(a.v[i]), even(b.v[i]), t.v[i]);
     });
   }
+
+  // DotBf16 in parts whose operands need not be in registers together.
+  static constexpr int kPairParts = 1;
+  using Part = P;
+  template <int kPart>
+  static TESSERA_INLINE Part PartOf(P x) {
+    return x;
+  }
+  static TESSERA_INLINE F DotPart(F acc, Part a, Part b) { return DotBf16(acc, a, b); }
 
   static TESSERA_INLINE B LoadBytes(const void* p) {
     B r;
