@@ -41,6 +41,10 @@ struct Fp32Rows {
     Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { V::Store(p + v * 16, s[v]); });
   }
   template <int kVectors>
+  static TESSERA_INLINE void Stream(float* p, const F (&s)[kVectors]) {
+    Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { V::Stream(p + v * 16, s[v]); });
+  }
+  template <int kVectors>
   static TESSERA_INLINE void Keep(F (&)[kVectors]) {}
 
   static TESSERA_INLINE F LoadN(const float* p, uint32_t n) { return V::LoadN(p, n); }
@@ -66,6 +70,12 @@ struct Bf16Rows {
     });
   }
   template <int kVectors>
+  static TESSERA_INLINE void Stream(uint16_t* p, const F (&s)[kVectors]) {
+    Unroll<kVectors / 2>([&](auto v) TESSERA_INLINE_LAMBDA {
+      V::StreamBf16Pair(p + v * 32, s[v * 2], s[v * 2 + 1]);
+    });
+  }
+  template <int kVectors>
   static TESSERA_INLINE void Keep(F (&s)[kVectors]) {
     Unroll<kVectors / 2>([&](auto v)
                              TESSERA_INLINE_LAMBDA { V::RoundBf16Pair(&s[v * 2], &s[v * 2 + 1]); });
@@ -76,7 +86,8 @@ struct Bf16Rows {
 };
 
 // The state rows of one call. They are not prefetched by hand: rows follow one another in long
-// runs, which the hardware sees, and every distance tried made a decode step a third slower.
+// runs, which the hardware sees. Every line of source or destination 1 to 8 rows ahead made a token
+// a quarter to a half slower, one line of every 4 KiB 32 KiB ahead changed nothing.
 template <class Rows>
 struct ScanState {
   StateCursor source;
@@ -109,6 +120,7 @@ TESSERA_INLINE typename V::F SumChains(const typename V::F (&chain)[4]) {
 template <int kVectors>
 struct ScanRun {
   uint32_t count;  // tokens, up to kScanRun
+  bool whole;      // all tokens of the call
   alignas(64) float b[kScanRun][kVectors * 16];
   alignas(64) float c[kScanRun][kVectors * 16];
   alignas(64) float decay[kScanRun];
@@ -138,7 +150,15 @@ TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i,
     });
     V::Store(run.sums[t][i], SumChains<V>(chain));
   }
-  Rows::Store(destination, s);
+  // A row that went elsewhere than it came from, and is not needed again by this call, goes past the
+  // caches: its lines need not be fetched first. 3 MiB from memory to memory and one token: 165 us
+  // instead of 245; a copy by memcpy takes 190. In place it would be 140 instead of 110.
+  const bool aligned = reinterpret_cast<uintptr_t>(destination) % 64 == 0;
+  if (run.whole && source != destination && aligned) {
+    Rows::Stream(destination, s);
+  } else {
+    Rows::Store(destination, s);
+  }
 }
 
 // N = 16·kVectors; tokens [t0, t0 + count) of one head.
@@ -147,6 +167,7 @@ void ScanHeadRun(const ScanArgs& args, ScanState<Rows>& state, uint32_t head, ui
                  uint32_t count) {
   ScanRun<kVectors> run;
   run.count = count;
+  run.whole = count == args.rows;
   const size_t group = size_t{head / args.heads_per_group} * args.state;
   for (uint32_t t = 0; t < count; ++t) {
     const size_t at = (t0 + t) * args.stride + group;
@@ -222,6 +243,7 @@ void ScanHeadsInRegisters(const ScanArgs& args) {
       t0 += count;
     } while (t0 < args.rows);
   }
+  V::StreamFence();
 }
 
 template <class V, class Rows>

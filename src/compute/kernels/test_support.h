@@ -104,16 +104,18 @@ inline ::testing::AssertionResult SameBits(const std::vector<float>& got,
 }
 
 // A linear range of state cut into members that lie in shuffled order between poison (0xFF: NaN in
-// bf16 and fp32), so that a read or write outside the members shows.
+// bf16 and fp32), so that a read or write outside the members shows. Members begin `skew_bytes`
+// after a multiple of 64.
 class PagedState {
  public:
-  PagedState(uint64_t size_bytes, uint64_t unit_bytes, uint64_t seed)
+  PagedState(uint64_t size_bytes, uint64_t unit_bytes, uint64_t seed, uint64_t skew_bytes = 0)
       : size_bytes_(size_bytes), unit_bytes_(unit_bytes) {
     const uint64_t members = (size_bytes + unit_bytes - 1) / unit_bytes;
     const uint64_t pitch = unit_bytes + 64;
-    arena_.assign(members * pitch + 64, std::byte{0xFF});
+    arena_.assign(members * pitch + 192, std::byte{0xFF});
+    const uint64_t first = 64 - reinterpret_cast<uintptr_t>(arena_.data()) % 64 + 64 + skew_bytes;
     Random random(seed);
-    for (uint64_t m = 0; m < members; ++m) offsets_.push_back(64 + m * pitch);
+    for (uint64_t m = 0; m < members; ++m) offsets_.push_back(first + m * pitch);
     for (uint64_t m = members; m > 1; --m) std::swap(offsets_[m - 1], offsets_[random.Below(m)]);
   }
   PagedBytes bytes() { return {arena_.data(), offsets_.data(), unit_bytes_}; }

@@ -64,6 +64,11 @@ struct Vec {
     _mm256_storeu_ps(p, x.lo);
     _mm256_storeu_ps(p + 8, x.hi);
   }
+  static TESSERA_INLINE void Stream(float* p, F x) {
+    _mm256_stream_ps(p, x.lo);
+    _mm256_stream_ps(p + 8, x.hi);
+  }
+  static TESSERA_INLINE void StreamFence() { _mm_sfence(); }
   static TESSERA_INLINE void StoreN(float* p, F x, uint32_t n) {
     const M m = FirstN(n);
     _mm256_maskstore_ps(p, m.lo, x.lo);
@@ -120,6 +125,10 @@ struct Vec {
   static TESSERA_INLINE void StoreBf16Pair(uint16_t* p, F a, F b) {
     StoreBf16(p, a);
     StoreBf16(p + 16, b);
+  }
+  static TESSERA_INLINE void StreamBf16Pair(uint16_t* p, F a, F b) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), NarrowBf16(a));
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p + 16), NarrowBf16(b));
   }
   static TESSERA_INLINE void RoundBf16Pair(F* a, F* b) {
     *a = RoundBf16(*a);

@@ -39,6 +39,8 @@ struct Vec {
     return _mm512_maskz_loadu_ps(FirstN(n), p);
   }
   static TESSERA_INLINE void Store(float* p, F x) { _mm512_storeu_ps(p, x); }
+  static TESSERA_INLINE void Stream(float* p, F x) { _mm512_stream_ps(p, x); }
+  static TESSERA_INLINE void StreamFence() { _mm_sfence(); }
   static TESSERA_INLINE void StoreN(float* p, F x, uint32_t n) {
     _mm512_mask_storeu_ps(p, FirstN(n), x);
   }
@@ -68,6 +70,9 @@ struct Vec {
   }
   static TESSERA_INLINE void StoreBf16Pair(uint16_t* p, F a, F b) {
     _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+  }
+  static TESSERA_INLINE void StreamBf16Pair(uint16_t* p, F a, F b) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(p), (__m512i)_mm512_cvtne2ps_pbh(b, a));
   }
   static TESSERA_INLINE void RoundBf16Pair(F* a, F* b) {
     const __m512i words = (__m512i)_mm512_cvtne2ps_pbh(*b, *a);

@@ -76,6 +76,8 @@ struct Vec {
     return r;
   }
   static TESSERA_INLINE void Store(float* p, F x) { __builtin_memcpy(p, &x, 64); }
+  static TESSERA_INLINE void Stream(float* p, F x) { Store(p, x); }
+  static TESSERA_INLINE void StreamFence() {}
   static TESSERA_INLINE void StoreN(float* p, F x, uint32_t n) {
     for (uint32_t i = 0; i < n; ++i) p[i] = x.v[i];
   }
@@ -102,6 +104,7 @@ struct Vec {
     StoreBf16(p, a);
     StoreBf16(p + 16, b);
   }
+  static TESSERA_INLINE void StreamBf16Pair(uint16_t* p, F a, F b) { StoreBf16Pair(p, a, b); }
   // F16C belongs to the baseline; its conversion is exact, HalfToFloat's bits included.
   static TESSERA_INLINE F LoadHalf(const uint16_t* p) {
     F r;
