@@ -33,6 +33,11 @@ class Answer:
     def first_token(self) -> float:
         return self.times[0][0]
 
+    def bunched(self) -> float:
+        """Share of the tokens that came with the one before: the caller was late, not the engine."""
+        gaps = [b - a for times in self.times for a, b in zip(times, times[1:])]
+        return sum(gap == 0 for gap in gaps) / len(gaps) if gaps else 0.0
+
     def together(self) -> float:
         """Tokens/s of all sequences while all of them decode.
 
@@ -61,13 +66,15 @@ class Process:
         with log.open("wb") as stderr:
             self.child = subprocess.Popen(command, stderr=stderr, start_new_session=True, **options)
 
-    def stop(self, timeout: float = 20) -> None:
+    def stop(self, timeout: float = 5) -> None:
         if self.child.poll() is None:
             self.peak_mib = self._peak_mib()
             self.child.terminate()
             try:
                 self.child.wait(timeout)
             except subprocess.TimeoutExpired:
+                pass
+            finally:  # a second Ctrl-C comes here
                 self.child.kill()
         self.child.wait()
 

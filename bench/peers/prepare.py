@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run needs before it measures: the peer's packages, the model files, the machine's facts."""
+"""What a run needs before it measures: the peer's packages, model files, the machine's facts."""
 
 import datetime
 import json
@@ -58,9 +58,10 @@ def install_peer(work: pathlib.Path, say) -> pathlib.Path:
                            "--no-fund", "--no-package-lock", "--loglevel=error"],
                           cwd=packages, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        errors = [line for line in done.stderr.splitlines() if "A complete log" not in line]
-        raise PeersError(f"npm install in {packages}: exit code {done.returncode}: "
-                         f"{last_line(chr(10).join(errors))} (is there a network?)")
+        # The first line has the code (ECONNREFUSED, ENOSPC); the last ones are advice.
+        error = (done.stderr.strip() or "no message").splitlines()[0]
+        raise PeersError(f"npm install in {packages}: exit code {done.returncode}: {error} "
+                         "(is there a network?)")
     return packages
 
 

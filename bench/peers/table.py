@@ -15,6 +15,7 @@ class Sample:
     value: float
     cores: float       # CPU time of the engine's process over wall time
     evaluated: int     # prompt tokens that went through the model
+    bunched: float = 0.0  # share of tokens seen too late
     batches: int | None = None
     right: bool | None = None  # whether the answer was the expected one, where there is one
 
