@@ -38,9 +38,6 @@ Status CheckOptions(const EngineOptions& options) {
     return InvalidArgument(
         fmt::format("threads is {}, expected 1 to {} (0: all CPUs)", options.threads, kMaxThreads));
   }
-  if (options.state_type != StateType::kF32) {
-    return InvalidArgument("state bf16 is not in this version; use fp32");
-  }
   return Status::Ok();
 }
 

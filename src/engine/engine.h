@@ -44,11 +44,11 @@ struct EngineOptions {
   std::string model_path;
   uint64_t budget_bytes = 0;  // 0: the default rule of DESIGN §8, see Engine::memory()
   OrganisationSpec organisation;
-  StateType state_type = StateType::kF32;
-  uint32_t max_running = 16;    // sequences in one step
-  uint32_t chunk_tokens = 256;  // new tokens in one step; at least max_running
-  int threads = 0;              // 0: the CPUs this process may use
-  std::string isa;              // TESSERA_ISA; empty: best
+  StateType state_type = StateType::kF32;  // of the recurrent state; changes results
+  uint32_t max_running = 16;               // sequences in one step
+  uint32_t chunk_tokens = 256;             // new tokens in one step; at least max_running
+  int threads = 0;                         // 0: the CPUs this process may use
+  std::string isa;                         // TESSERA_ISA; empty: best
   // For tests: freed state memory is filled with NaN, pages are handed out in a random order.
   bool poison = false;
   uint64_t shuffle_seed = 0;

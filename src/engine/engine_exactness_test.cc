@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -78,11 +79,12 @@ struct Setting {
   const char* isa;
 };
 
-class EngineExactness : public ::testing::TestWithParam<Architecture> {};
+class EngineExactness : public ::testing::TestWithParam<std::pair<Architecture, StateType>> {};
 
 TEST_P(EngineExactness, RequestsTogetherGetWhatTheyGetAlone) {
   EngineOptions options;
-  options.model_path = ToyModelPath(GetParam());
+  options.model_path = ToyModelPath(GetParam().first);
+  options.state_type = GetParam().second;
   options.threads = 1;
   options.max_running = 1;
   options.chunk_tokens = 512;
@@ -96,7 +98,7 @@ TEST_P(EngineExactness, RequestsTogetherGetWhatTheyGetAlone) {
     for (const Request& request : requests) alone.push_back(Ask(*engine, request));
   }
   const Setting settings[] = {
-      {"s3", 2, 5, 7, ""},       {"s2:block=16", 3, 3, 64, ""},  {"s1:block=32", 1, 6, 16, ""},
+      {"s3", 2, 5, 7, ""},       {"s2:block=16", 3, 3, 64, ""},      {"s1:block=32", 1, 6, 16, ""},
       {"s0", 2, 1, 1, "scalar"}, {"d0:split=0.3", 3, 8, 33, "avx2"}, {"s3", 1, 14, 17, "scalar"}};
   for (const Setting& setting : settings) {
     SCOPED_TRACE(setting.organisation);
@@ -134,8 +136,11 @@ TEST_P(EngineExactness, RequestsTogetherGetWhatTheyGetAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllArchitectures, EngineExactness,
-                         ::testing::Values(Architecture::kFalconH1, Architecture::kMamba2,
-                                           Architecture::kLlama));
+                         ::testing::Values(std::pair(Architecture::kFalconH1, StateType::kF32),
+                                           std::pair(Architecture::kMamba2, StateType::kF32),
+                                           std::pair(Architecture::kLlama, StateType::kF32),
+                                           std::pair(Architecture::kFalconH1, StateType::kBF16),
+                                           std::pair(Architecture::kMamba2, StateType::kBF16)));
 
 }  // namespace
 }  // namespace tessera

@@ -172,9 +172,6 @@ TEST(Engine, BadOptionsAreRefusedByName) {
   options.threads = -1;
   EXPECT_NE(message(options).find("threads"), std::string::npos);
   options = ToyOptions();
-  options.state_type = StateType::kBF16;
-  EXPECT_NE(message(options).find("bf16"), std::string::npos);
-  options = ToyOptions();
   options.isa = "sparc";
   EXPECT_NE(message(options).find("TESSERA_ISA=sparc"), std::string::npos);
   options = ToyOptions();

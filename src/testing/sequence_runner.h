@@ -18,8 +18,9 @@ namespace tessera::testing {
 
 class SequenceRunner {
  public:
-  SequenceRunner(const ModelShape& shape, uint32_t tokens_max, const TestStateOptions& options = {})
-      : state_(shape.state_shape(StateType::kF32), tokens_max, options) {}
+  SequenceRunner(const ModelShape& shape, uint32_t tokens_max, const TestStateOptions& options = {},
+                 StateType state_type = StateType::kF32)
+      : state_(shape.state_shape(state_type), tokens_max, options) {}
 
   // The step for these tokens; call Done after it ran. `tokens` must outlive it.
   SequenceStep Next(std::span<const TokenId> tokens, WantedRows wanted) {

@@ -286,7 +286,6 @@ Forward::Forward(const Model& model, StateType state_type, const KernelTable& ke
 Result<Forward> Forward::Create(const Model& model, StateType state_type,
                                 const KernelTable& kernels, ThreadPool& threads,
                                 const ForwardLimits& limits) {
-  TESSERA_CHECK(state_type == StateType::kF32);
   TESSERA_ASSIGN_OR_RETURN(Activations activations,
                            Activations::Make(model.shape(), limits, threads.thread_count()));
   Forward forward;

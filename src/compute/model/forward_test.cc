@@ -58,18 +58,20 @@ void ExpectSameBits(const Outcome& found, const Outcome& expected, const std::st
 }
 
 struct RunOptions {
+  StateType state_type = StateType::kF32;
   const KernelTable* kernels = &ScalarKernels();
   int threads = 1;
-  TestStateOptions state;
-  bool fork = false;           // every step writes another image than it reads
-  std::vector<uint32_t> cuts;  // lengths of steps, repeated; empty: one step
+  TestStateOptions state = {};
+  bool fork = false;                // every step writes another image than it reads
+  std::vector<uint32_t> cuts = {};  // lengths of steps, repeated; empty: one step
 };
 
 Outcome RunAlone(const Model& model, const std::vector<TokenId>& tokens,
                  const RunOptions& options) {
   ThreadPool threads(options.threads);
-  Forward forward(model, StateType::kF32, *options.kernels, threads, kLimits);
-  SequenceRunner sequence(model.shape(), static_cast<uint32_t>(tokens.size()), options.state);
+  Forward forward(model, options.state_type, *options.kernels, threads, kLimits);
+  SequenceRunner sequence(model.shape(), static_cast<uint32_t>(tokens.size()), options.state,
+                          options.state_type);
   Outcome outcome;
   size_t step = 0;
   for (size_t done = 0; done < tokens.size(); ++step) {
@@ -91,6 +93,7 @@ Outcome RunAlone(const Model& model, const std::vector<TokenId>& tokens,
 struct Toy {
   std::string name;
   RandomModelOptions options;
+  StateType state_type = StateType::kF32;
 };
 
 std::vector<Toy> Toys() {
@@ -101,8 +104,13 @@ std::vector<Toy> Toys() {
       {"falcon-h1 q8_0", ToyOptions(Architecture::kFalconH1, GgufTensorType::kQ8_0)},
       {"mamba2 bf16", ToyOptions(Architecture::kMamba2, GgufTensorType::kBF16)},
       {"llama bf16", ToyOptions(Architecture::kLlama, GgufTensorType::kBF16)},
+      {"falcon-h1 f32, bf16 state", ToyOptions(Architecture::kFalconH1, GgufTensorType::kF32),
+       StateType::kBF16},
+      {"mamba2 bf16, bf16 state", ToyOptions(Architecture::kMamba2, GgufTensorType::kBF16),
+       StateType::kBF16},
   };
   toys[1].options.ssm_norm = true;
+  toys.back().options.shape.ssm_state = 64;  // rows of whole lines: kept in registers by the scan
   return toys;
 }
 
@@ -111,13 +119,14 @@ TEST(Forward, CutsDoNotShow) {
   const std::vector<TokenId> tokens = Prompt(290, 7);  // past one split of 256
   for (const Toy& toy : Toys()) {
     const ToyModel model = ToyModel::Make(toy.options, threads);
-    const Outcome reference = RunAlone(*model.model, tokens, {});
+    const Outcome reference = RunAlone(*model.model, tokens, {.state_type = toy.state_type});
     ASSERT_TRUE(std::all_of(reference.logits.begin(), reference.logits.end(),
                             [](float x) { return std::isfinite(x); }));
     for (const KernelTable* kernels : AvailableKernels()) {
       for (const std::vector<uint32_t>& cuts : std::vector<std::vector<uint32_t>>{
                {}, {1}, {2}, {7}, {15}, {16}, {17}, {33, 1, 8, 60, 3}}) {
         RunOptions options;
+        options.state_type = toy.state_type;
         options.kernels = kernels;
         options.cuts = cuts;
         ExpectSameBits(RunAlone(*model.model, tokens, options), reference,
@@ -133,11 +142,12 @@ TEST(Forward, ThreadsAndLayoutsDoNotShow) {
   const std::vector<TokenId> tokens = Prompt(100, 8);
   for (const Toy& toy : Toys()) {
     const ToyModel model = ToyModel::Make(toy.options, one);
-    const Outcome reference = RunAlone(*model.model, tokens, {});
+    const Outcome reference = RunAlone(*model.model, tokens, {.state_type = toy.state_type});
     for (const KernelTable* kernels : AvailableKernels()) {
       for (int threads : {1, 2, 3}) {
         for (uint32_t rows_per_member : {1u, 3u, 7u}) {
           RunOptions options;
+          options.state_type = toy.state_type;
           options.kernels = kernels;
           options.threads = threads;
           options.cuts = {31, 1, 16};
@@ -177,14 +187,15 @@ TEST(Forward, SplitsInWavesDoNotShow) {
 // Sequences of different prompts and cuts together in one step after another.
 std::vector<Outcome> RunTogether(const Model& model,
                                  const std::vector<std::vector<TokenId>>& prompts,
-                                 const KernelTable& kernels, int thread_count, uint64_t seed) {
-  ThreadPool threads(thread_count);
-  Forward forward(model, StateType::kF32, kernels, threads, kLimits);
+                                 const RunOptions& options, uint64_t seed) {
+  ThreadPool threads(options.threads);
+  Forward forward(model, options.state_type, *options.kernels, threads, kLimits);
   Random random(seed);
   std::vector<std::unique_ptr<SequenceRunner>> sequences;
   for (const auto& prompt : prompts) {
-    sequences.push_back(std::make_unique<SequenceRunner>(
-        model.shape(), static_cast<uint32_t>(prompt.size()), TestStateOptions{true, 3, seed}));
+    sequences.push_back(
+        std::make_unique<SequenceRunner>(model.shape(), static_cast<uint32_t>(prompt.size()),
+                                         TestStateOptions{true, 3, seed}, options.state_type));
   }
   std::vector<Outcome> outcomes(prompts.size());
   while (true) {
@@ -226,11 +237,16 @@ TEST(Forward, CompanyDoesNotShow) {
   for (const Toy& toy : Toys()) {
     const ToyModel model = ToyModel::Make(toy.options, one);
     std::vector<Outcome> references;
-    for (const auto& prompt : prompts) references.push_back(RunAlone(*model.model, prompt, {}));
+    RunOptions options;
+    options.state_type = toy.state_type;
+    for (const auto& prompt : prompts) {
+      references.push_back(RunAlone(*model.model, prompt, options));
+    }
     for (const KernelTable* kernels : AvailableKernels()) {
       for (uint64_t seed : {1, 2, 3}) {
-        const auto outcomes =
-            RunTogether(*model.model, prompts, *kernels, static_cast<int>(seed), seed);
+        options.kernels = kernels;
+        options.threads = static_cast<int>(seed);
+        const auto outcomes = RunTogether(*model.model, prompts, options, seed);
         for (size_t i = 0; i < prompts.size(); ++i) {
           ExpectSameBits(outcomes[i], references[i],
                          toy.name + " " + kernels->isa + " seed " + std::to_string(seed));
@@ -238,6 +254,22 @@ TEST(Forward, CompanyDoesNotShow) {
       }
     }
   }
+}
+
+// The type is part of what is computed: the first token, whose state nobody has read yet, has the
+// same logits, later ones have others, and the SSM part of the state is half as long.
+TEST(Forward, StateTypeShowsFromTheSecondTokenOn) {
+  ThreadPool threads(1);
+  const ToyModel model = ToyModel::Make(ToyOptions(Architecture::kMamba2), threads);
+  const std::vector<TokenId> tokens = Prompt(40, 1);
+  const Outcome fp32 = RunAlone(*model.model, tokens, {});
+  const Outcome bf16 = RunAlone(*model.model, tokens, {.state_type = StateType::kBF16});
+  const size_t vocab = model.model->shape().vocab_size;
+  EXPECT_EQ(0, std::memcmp(fp32.logits.data(), bf16.logits.data(), vocab * sizeof(float)));
+  EXPECT_NE(0, std::memcmp(fp32.logits.data() + vocab, bf16.logits.data() + vocab,
+                           39 * vocab * sizeof(float)));
+  const StateShape wide = model.model->shape().state_shape(StateType::kF32);
+  EXPECT_EQ(fp32.state.size() - bf16.state.size(), wide.ssm_bytes() / 2);
 }
 
 TEST(Forward, LastRowIsTheLastOfAllRows) {
@@ -289,7 +321,7 @@ TEST(Forward, ActivationBytesAreWhatItHolds) {
     ThreadPool threads(thread_count);
     for (const Toy& toy : Toys()) {
       const ToyModel model = ToyModel::Make(toy.options, threads);
-      const Forward forward(*model.model, StateType::kF32, ScalarKernels(), threads, kLimits);
+      const Forward forward(*model.model, toy.state_type, ScalarKernels(), threads, kLimits);
       EXPECT_EQ(forward.activation_bytes(),
                 Forward::ActivationBytes(model.model->shape(), kLimits, thread_count))
           << toy.name;
@@ -302,8 +334,8 @@ TEST(Forward, StepsAllocateNothing) {
   const std::vector<TokenId> tokens = Prompt(1100, 3);
   for (const Toy& toy : Toys()) {
     const ToyModel model = ToyModel::Make(toy.options, threads);
-    Forward forward(*model.model, StateType::kF32, *AvailableKernels().back(), threads, kLimits);
-    SequenceRunner sequence(model.model->shape(), 1100);
+    Forward forward(*model.model, toy.state_type, *AvailableKernels().back(), threads, kLimits);
+    SequenceRunner sequence(model.model->shape(), 1100, {}, toy.state_type);
     const uint64_t before = AllocationCount();
     for (size_t done = 0; done < 1020; done += 340) {
       sequence.Run(&forward, std::span(tokens).subspan(done, 340), WantedRows::kAll);

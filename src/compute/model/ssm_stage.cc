@@ -65,6 +65,7 @@ void SsmStage::Scan(const StepPlan::Range& range) const {
   args.head_dim = shape.ssm_head_dim();
   args.state = shape.ssm_state;
   args.heads_per_group = shape.ssm_heads / shape.ssm_groups;
+  args.state_type = context_.state.state_type;
   args.source = step.state.Source(plane_);
   args.destination = step.state.Destination(plane_);
   args.start = step.state.ssm_start + ssm_byte_;

@@ -56,6 +56,15 @@ Status ValidateRecurrent(const StateShape& s) {
 
 }  // namespace
 
+std::string_view StateTypeName(StateType type) { return type == StateType::kF32 ? "fp32" : "bf16"; }
+
+std::optional<StateType> ParseStateType(std::string_view name) {
+  for (StateType type : {StateType::kF32, StateType::kBF16}) {
+    if (name == StateTypeName(type)) return type;
+  }
+  return std::nullopt;
+}
+
 Status StateShape::Validate() const {
   if (attention_layers == 0 && recurrent_layers == 0) {
     return BadFile("model shape: no attention and no recurrent layers, so there is no state");

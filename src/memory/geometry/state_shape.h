@@ -21,6 +21,8 @@
 
 #include <cstdint>
 #include <numeric>
+#include <optional>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/status.h"
@@ -29,7 +31,12 @@ namespace tessera {
 
 inline constexpr uint32_t kGroupTokens = 16;
 
+// What SSM rows are kept in from one token to the next; part of what a state is a state of.
 enum class StateType : uint8_t { kF32, kBF16 };
+
+// fp32, bf16: as on the command line.
+std::string_view StateTypeName(StateType type);
+std::optional<StateType> ParseStateType(std::string_view name);
 
 struct StateShape {
   uint32_t attention_layers = 0;  // A
@@ -78,6 +85,8 @@ struct StateShape {
     return recurrent_layers_per_plane() * conv_bytes_per_layer();
   }
   uint64_t image_bytes() const { return ssm_image_bytes() + conv_image_bytes(); }  // per plane
+  uint64_t ssm_bytes() const { return planes() * ssm_image_bytes(); }              // all planes
+  uint64_t conv_bytes() const { return planes() * conv_image_bytes(); }
 };
 
 }  // namespace tessera
