@@ -9,7 +9,7 @@ set -euo pipefail
 packages=(
   cmake g++ make ninja-build pkg-config python3
   libcli11-dev libcpp-httplib-dev libfmt-dev libgmock-dev libgtest-dev libpcre2-dev libspdlog-dev libssl-dev
-  libxxhash-dev nlohmann-json3-dev
+  libxsmm-dev libxxhash-dev nlohmann-json3-dev
 )
 if [[ "${1:-}" == "--checks" ]]; then
   packages+=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev)

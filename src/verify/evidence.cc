@@ -25,6 +25,8 @@ std::string_view KindName(EvidenceKind kind) {
       return "attention state";
     case EvidenceKind::kCheckpoint:
       return "forked-from state";
+    case EvidenceKind::kFloatMode:
+      return "MXCSR of the caller";
   }
   return "?";
 }
@@ -43,6 +45,9 @@ const std::map<uint32_t, std::vector<float>>& RowsOf(const SequenceEvidence& evi
 }  // namespace
 
 std::string Difference::ToString() const {
+  if (place.kind == EvidenceKind::kFloatMode) {
+    return fmt::format("{}: expected {:04x}, got {:04x}", KindName(place.kind), expected, actual);
+  }
   std::string text = fmt::format("{}, sequence {}{}, ", KindName(place.kind), place.sequence,
                                  place.sequence == 0 ? " (subject)" : "");
   text += IsRow(place.kind) ? fmt::format("position {}", place.position)

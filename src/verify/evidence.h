@@ -29,6 +29,7 @@ enum class EvidenceKind : uint8_t {
   kConv,        // conv part
   kAttention,   // the groups of a plane, one after another
   kCheckpoint,  // the image a step forked from: must be as it was before the step
+  kFloatMode,   // the caller's MXCSR: likewise
 };
 
 struct EvidencePlace {
@@ -61,7 +62,7 @@ class EvidenceSink {
                      uint32_t element_bits) = 0;
   // The sequence has handed in all its state.
   virtual void End(uint32_t sequence) = 0;
-  // A checkpoint that a step wrote to.
+  // A checkpoint that a step wrote to, or a float mode that it left changed.
   virtual void Spoiled(const Difference& difference) = 0;
   // True when more evidence would change nothing: the run may stop.
   virtual bool done() const { return false; }

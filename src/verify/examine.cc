@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "verify/caller_control.h"
 #include "verify/lab.h"
 
 namespace tessera {
@@ -27,6 +28,7 @@ struct Context {
 CellSettings SettingsOf(const Context& context, const CellRow& row, uint64_t seed) {
   CellSettings settings = context.matrix->At(row);
   settings.seed = seed;
+  if (settings.hostile) settings.float_mode = &kFloatModes[seed % std::size(kFloatModes)];
   return settings;
 }
 
@@ -172,6 +174,36 @@ Status RunControls(const Context& context, uint64_t seed, Examination* examinati
   return Status::Ok();
 }
 
+// With cuts and as many threads as there are: workers must not have the caller's mode either.
+CellSettings CallerCell(const Matrix& matrix, const FloatMode& mode) {
+  CellRow row = matrix.reference();
+  row[Matrix::kThreads] = matrix.sizes()[Matrix::kThreads] - 1;
+  CellSettings cell = matrix.At(row);
+  cell.cut = kGroupTokens + 1;
+  cell.float_mode = &mode;
+  return cell;
+}
+
+Status RunHostileCallers(const Context& context, bool every_table, Examination* examination) {
+  const std::vector<const KernelTable*>& tables = context.matrix->kernels();
+  for (const FloatMode& mode : kFloatModes) {
+    HostileCaller caller;
+    caller.mode = &mode;
+    for (size_t i = every_table ? 0 : tables.size() - 1; i < tables.size(); ++i) {
+      CellSettings cell = CallerCell(*context.matrix, mode);
+      cell.kernels = tables[i];
+      TESSERA_ASSIGN_OR_RETURN(const Comparison comparison, RunCell(context, cell, Fault::kNone));
+      ++caller.runs;
+      caller.counts.Add(comparison.counts());
+      if (caller.difference.has_value() || !comparison.first().has_value()) continue;
+      caller.difference = comparison.first();
+      caller.kernels = tables[i]->isa;
+    }
+    examination->callers.push_back(std::move(caller));
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 bool Examination::failed() const {
@@ -179,16 +211,20 @@ bool Examination::failed() const {
       controls.begin(), controls.end(),
       [](const ControlResult& control) { return control.applies() && !control.detected(); });
   return !reference_finite || reference_spoiled.has_value() || mismatch.has_value() ||
-         controls_failed;
+         controls_failed ||
+         std::any_of(callers.begin(), callers.end(),
+                     [](const HostileCaller& caller) { return caller.difference.has_value(); });
 }
 
 bool Examination::reached_minimum() const {
-  return every_value_run && counts.sequences > 0 && counts.logit_rows > 0 && counts.state_bytes > 0;
+  return every_value_run && callers.size() == std::size(kFloatModes) && counts.sequences > 0 &&
+         counts.logit_rows > 0 && counts.state_bytes > 0;
 }
 
 Result<Examination> Examine(const Model& model, const Matrix& matrix, const ExaminationPlan& plan,
                             const ExaminationProgress& progress) {
   const Clock::time_point start = Clock::now();
+  const FloatTrapMessage message;
   Examination examination;
   examination.name = plan.name;
   examination.full_product = plan.full_product;
@@ -200,6 +236,7 @@ Result<Examination> Examine(const Model& model, const Matrix& matrix, const Exam
   examination.reference_spoiled = reference.spoiled();
   const Context context{&lab, &matrix, &reference};
   TESSERA_RETURN_IF_ERROR(RunControls(context, plan.seed, &examination));
+  TESSERA_RETURN_IF_ERROR(RunHostileCallers(context, plan.callers_every_table, &examination));
   const TimeLimit limit(start, plan.seconds_max);
   TESSERA_RETURN_IF_ERROR(RunCells(context, plan, limit, progress, &examination));
   examination.seconds = SecondsSince(start);

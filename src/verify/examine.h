@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Examine holds one model against its own reference: it records the reference run, runs the
-// negative controls, then cells of the matrix until one differs or all are equal or time is up, and
-// makes a differing cell as simple as it can. A control whose fault needs a longer sequence than
+// negative controls and the hostile callers, then cells of the matrix until one differs or all are
+// equal or time is up, and makes a differing cell as simple as it can. A control whose fault needs a longer sequence than
 // the cells have is run on a workload of its own, with the fastest kernels and a reference made by
 // them.
 //
@@ -39,6 +39,8 @@ struct ExaminationPlan {
   double seconds_max = 0;
   // Cells are begun in spite of the limit until every value of every dimension was in one.
   bool minimum_always = false;
+  // Hostile callers with every table, else with the fastest alone.
+  bool callers_every_table = true;
   uint64_t seed = 1;
 };
 
@@ -61,6 +63,16 @@ struct ControlResult {
   bool detected() const { return !baseline.has_value() && difference.has_value(); }
 };
 
+// Runs called by a program that has set a float mode of its own: the evidence must be the
+// reference's, and the mode what it was after every call.
+struct HostileCaller {
+  const FloatMode* mode = nullptr;
+  uint32_t runs = 0;  // one per kernel table
+  EvidenceCounts counts;
+  std::string kernels;  // of the run that differed
+  std::optional<Difference> difference;
+};
+
 struct Examination {
   std::string name;
   bool full_product = false;
@@ -74,6 +86,7 @@ struct Examination {
   std::optional<Difference> reference_spoiled;  // the reference run wrote to what it forked from
   std::optional<Mismatch> mismatch;
   std::vector<ControlResult> controls;
+  std::vector<HostileCaller> callers;  // one per mode
 
   // Something was wrong: a difference, a control not noticed, a reference that proves nothing.
   bool failed() const;

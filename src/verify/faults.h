@@ -3,11 +3,12 @@
 // Faults are the negative controls of the matrix: each puts back one way in which engines lose
 // exactness, and the comparison must notice. A matrix whose controls pass proves nothing.
 //
-// Four are kernel tables composed from the default one; three act on state between steps, where a
+// Some are kernel tables composed from the default one; the others act on state between steps, where a
 // run asks for them (Lab).
 //
 //   kHalfKProducts        GEMM as the sum of two half-K products       (split-K, K blocks summed)
 //   kReversedCombine      attention splits combined last to first      (arrival order)
+//   kCallersFloatMode     kernels round as the caller had set it     (entry without an environment)
 //   kUnwrittenRowsNaN     a fresh group holds NaN instead of zeros     (0 × NaN in masked lanes)
 //   kStateRoundedAtSave   SSM state rounded to bf16 at each cut        (lossy checkpoints)
 //   kConvTailDropped      conv state zeroed at each cut                (a side member not saved)
@@ -29,6 +30,7 @@ enum class Fault : uint8_t {
   kNone,
   kHalfKProducts,
   kReversedCombine,
+  kCallersFloatMode,
   kUnwrittenRowsNaN,
   kStateRoundedAtSave,
   kConvTailDropped,

@@ -263,12 +263,21 @@ class CellRun {
     TESSERA_CHECK(!steps_.empty());
     uint32_t rows = 0;
     {
-      HostileFloatEnvironment hostile(cell_.hostile);
+      const HostileFloatEnvironment hostile(cell_.float_mode);
       rows = forward_->Run(steps_);
+      CompareFloatMode(hostile);
     }
     HandInRows(rows);
     for (Running* running : stepped_) FinishStep(running);
     std::erase_if(running_, [](const Running& running) { return running.finished(); });
+  }
+
+  // L3.
+  void CompareFloatMode(const HostileFloatEnvironment& hostile) {
+    if (hostile.now() == hostile.set()) return;
+    sink_->Spoiled({.place = {.kind = EvidenceKind::kFloatMode, .sequence = lead_script_},
+                    .expected = hostile.set(),
+                    .actual = hostile.now()});
   }
 
   static EvidencePlace Place(const Running& running, EvidenceKind kind) {
@@ -307,8 +316,9 @@ class CellRun {
     if (logit_places_.empty()) return;
     const float* logits = nullptr;
     {
-      HostileFloatEnvironment hostile(cell_.hostile);
+      const HostileFloatEnvironment hostile(cell_.float_mode);
       logits = forward_->Head(head_input_.data(), static_cast<uint32_t>(logit_places_.size()));
+      CompareFloatMode(hostile);
     }
     for (const EvidencePlace& place : logit_places_) {
       sink_->Row(place, {logits, vocab_size_});
@@ -398,7 +408,7 @@ Result<ThreadPool*> Lab::Threads(int count) {
   std::unique_ptr<ThreadPool>& pool = threads_[count];
   if (pool == nullptr) {
     // Workers inherit the caller's float environment and must not keep it.
-    HostileFloatEnvironment hostile(true);
+    const HostileFloatEnvironment hostile(&kTowardZero);
     TESSERA_ASSIGN_OR_RETURN(pool, ThreadPool::Create(count));
   }
   return pool.get();
@@ -433,7 +443,7 @@ Status Lab::RunRoles(const CellSettings& cell, Fault fault, const std::vector<Ro
   TESSERA_ASSIGN_OR_RETURN(ThreadPool * threads, Threads(cell.threads));
   std::optional<Forward> forward;
   {
-    HostileFloatEnvironment hostile(cell.hostile);
+    const HostileFloatEnvironment hostile(cell.float_mode);
     forward.emplace(model_, StateType::kF32, broken, *threads, limits);
   }
   CellRun(model_, workload_, cell, fault, roles, store.get(), &*forward, sink).Run();

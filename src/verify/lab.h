@@ -12,6 +12,7 @@
 // L1  What is computed for a sequence depends on its script alone; if the engine is exact, so does
 //     its evidence.
 // L2  In a forked step the image that was forked from is compared with what it was before.
+// L3  The caller's MXCSR is, after each call, what the cell had set; one that is not is a difference.
 //
 // Failure: kNoMemory with the bytes a cell needs. Threads: one run at a time.
 #pragma once

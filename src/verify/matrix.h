@@ -11,7 +11,7 @@
 //   kernels       scalar, and each other table this CPU has
 //   state         updated in place, or forked at cuts (source pages ≠ destination pages)
 //   pages         in order and clean; or in random order, filled with 0xFF before first use and when
-//                 freed, under a caller whose MXCSR rounds toward zero and keeps denormals
+//                 freed, under a caller whose MXCSR keeps denormals or rounds another way
 //
 // Threads: const after construction.
 #pragma once
@@ -24,6 +24,7 @@
 #include "compute/kernels/kernel_table.h"
 #include "memory/geometry/organisation.h"
 #include "verify/covering.h"
+#include "verify/hostile_float_environment.h"
 
 namespace tessera {
 
@@ -41,6 +42,8 @@ struct CellSettings {
   const KernelTable* kernels = nullptr;
   bool fork = false;
   bool hostile = false;
+  // The caller's; null: as it is. Under hostile pages the seed picks one.
+  const FloatMode* float_mode = nullptr;
   uint64_t seed = 1;  // of random cuts and page order; not a dimension: each cell gets another
 };
 
@@ -54,11 +57,12 @@ class Matrix {
   static constexpr size_t kDimensions = 7;
   enum Index : size_t { kOrganisation, kCut, kMix, kThreads, kKernels, kState, kPages };
 
-  // kernels[0] and threads[0] are the reference's.
+  // kernels[0] and threads[0] are the reference's; the last kernels are the fastest.
   Matrix(std::span<const KernelTable* const> kernels, std::span<const int> threads);
 
   const std::vector<Dimension>& dimensions() const { return dimensions_; }
   std::vector<uint32_t> sizes() const;
+  const std::vector<const KernelTable*>& kernels() const { return kernels_; }
   CellRow reference() const { return CellRow(kDimensions, 0); }
   CellSettings At(const CellRow& row) const;
   // "s2:block=64, cut 7, alone, 3 threads, avx512, forked, hostile pages"

@@ -124,6 +124,124 @@ std::string ControlsText(const VerifyReport& report) {
   return text;
 }
 
+// One line per weight type and oracle, all tables together.
+std::string ProductsText(const ProductCheck& check) {
+  std::string text =
+      fmt::format("{:<9}  {:<9}  {:>11}  {}\n", "product", "oracle", "outputs", "result");
+  for (size_t i = 0; i < check.comparisons.size(); ++i) {
+    const ProductComparison& first = check.comparisons[i];
+    const auto same = [&](const ProductComparison& other) {
+      return other.type == first.type && other.oracle == first.oracle;
+    };
+    if (std::any_of(check.comparisons.data(), &first, same)) continue;
+    uint64_t outputs = 0;
+    std::string different;
+    for (const ProductComparison& comparison : check.comparisons) {
+      if (!same(comparison)) continue;
+      outputs += comparison.outputs;
+      if (comparison.differing == 0) continue;
+      different += fmt::format("{}DIFFERENT in {} outputs of {}: {}", different.empty() ? "" : "; ",
+                               comparison.differing, comparison.kernels, comparison.first);
+    }
+    text += fmt::format("{:<9}  {:<9}  {:>11}  {}\n", TensorTypeName(first.type),
+                        ProductOracleName(first.oracle), outputs,
+                        different.empty() ? "equal" : different);
+  }
+  if (!check.no_libxsmm.empty()) text += fmt::format("libxsmm: {}\n", check.no_libxsmm);
+  return text + fmt::format("{} shapes, {} of them of this model's matrices, {:.1f} s\n",
+                            check.shapes.size(), check.model_shapes, check.seconds);
+}
+
+std::string ProductControlsText(const ProductCheck& check) {
+  std::string text;
+  for (ProductForm form : WrongProductForms()) {
+    std::string noticed, missed;
+    for (const ProductControl& control : check.controls) {
+      if (control.form != form) continue;
+      std::string& list = control.noticed() ? noticed : missed;
+      list += fmt::format("{}{}{}", list.empty() ? "" : ", ", TensorTypeName(control.type),
+                          control.oracle == ProductOracle::kLibxsmm ? " (libxsmm)" : "");
+    }
+    text += fmt::format("control  {:<40} ", ProductFormName(form));
+    if (!missed.empty()) text += fmt::format("NOT DETECTED with {} ", missed);
+    if (!noticed.empty()) text += fmt::format("detected with {} ", noticed);
+    if (missed.empty() && noticed.empty()) text += "NOT RUN ";
+    text.back() = '\n';
+  }
+  return text;
+}
+
+// One line per float mode, all models together.
+std::string CallersText(const VerifyReport& report) {
+  std::string text = fmt::format("{:<20}  {:>5}  {:>9}  {:>10}  {:>12}  {}\n", "caller", "runs",
+                                 "norm rows", "logit rows", "state bytes", "result");
+  for (size_t mode = 0; mode < std::size(kFloatModes); ++mode) {
+    uint32_t runs = 0;
+    EvidenceCounts counts;
+    std::string different;
+    for (const Examination& examination : report.examinations) {
+      if (mode >= examination.callers.size()) continue;
+      const HostileCaller& caller = examination.callers[mode];
+      runs += caller.runs;
+      counts.Add(caller.counts);
+      if (!caller.difference.has_value()) continue;
+      different += fmt::format("{}DIFFERENT on {}, {}: {}", different.empty() ? "" : "; ",
+                               examination.name, caller.kernels, caller.difference->ToString());
+    }
+    text += fmt::format("{:<20}  {:>5}  {:>9}  {:>10}  {:>12}  {}\n", kFloatModes[mode].name, runs,
+                        counts.norm_rows, counts.logit_rows, FormatBytes(counts.state_bytes),
+                        different.empty() ? "equal, mode put back" : different);
+  }
+  std::string missed;
+  for (const CallerControl& control : report.caller_controls) {
+    if (control.noticed()) continue;
+    missed += fmt::format("{}{}", missed.empty() ? "" : ", ", control.mode->name);
+  }
+  return text + fmt::format("control  {:<40} {}\n", "products in the caller's mode",
+                            missed.empty()
+                                ? fmt::format("detected in {} modes", report.caller_controls.size())
+                                : fmt::format("NOT DETECTED in {}", missed));
+}
+
+Json ProductsJson(const ProductCheck& check) {
+  Json json = {{"shapes", check.shapes.size()},
+               {"model_shapes", check.model_shapes},
+               {"libxsmm", check.no_libxsmm.empty() ? "used" : check.no_libxsmm},
+               {"seconds", check.seconds}};
+  json["comparisons"] = Json::array();
+  for (const ProductComparison& comparison : check.comparisons) {
+    Json entry = {{"kernels", comparison.kernels},
+                  {"weights", TensorTypeName(comparison.type)},
+                  {"oracle", ProductOracleName(comparison.oracle)},
+                  {"outputs", comparison.outputs},
+                  {"differing", comparison.differing}};
+    if (comparison.differing > 0) entry["first"] = comparison.first;
+    json["comparisons"].push_back(entry);
+  }
+  json["controls"] = Json::array();
+  for (const ProductControl& control : check.controls) {
+    json["controls"].push_back({{"control", ProductFormName(control.form)},
+                                {"weights", TensorTypeName(control.type)},
+                                {"oracle", ProductOracleName(control.oracle)},
+                                {"outputs", control.outputs},
+                                {"differing", control.differing},
+                                {"detected", control.noticed()}});
+  }
+  return json;
+}
+
+Json CallerControlsJson(const VerifyReport& report) {
+  Json json = Json::array();
+  for (const CallerControl& control : report.caller_controls) {
+    json.push_back({{"caller", control.mode->name},
+                    {"outputs", control.outputs},
+                    {"differing", control.differing},
+                    {"would_trap", control.would_trap},
+                    {"detected", control.noticed()}});
+  }
+  return json;
+}
+
 Json DifferenceJson(const std::string& cell, const Difference& difference) {
   return {{"cell", cell},
           {"sequence", difference.place.sequence},
@@ -169,6 +287,20 @@ Json ExaminationJson(const VerifyReport& report, size_t index) {
     }
     json["controls"].push_back(entry);
   }
+  json["callers"] = Json::array();
+  for (const HostileCaller& caller : examination.callers) {
+    Json entry = {{"caller", caller.mode->name},
+                  {"runs", caller.runs},
+                  {"norm_rows", caller.counts.norm_rows},
+                  {"logit_rows", caller.counts.logit_rows},
+                  {"state_bytes", caller.counts.state_bytes},
+                  {"equal", !caller.difference.has_value()}};
+    if (caller.difference.has_value()) {
+      entry["kernels"] = caller.kernels;
+      entry["difference"] = caller.difference->ToString();
+    }
+    json["callers"].push_back(entry);
+  }
   return json;
 }
 
@@ -202,8 +334,9 @@ std::string VerifyText(const VerifyReport& report) {
   for (size_t i = 0; i < report.examinations.size(); ++i) {
     if (report.examinations[i].mismatch.has_value()) text += MismatchText(report, i);
   }
-  text += '\n';
-  text += ControlsText(report);
+  text += '\n' + CallersText(report);
+  text += '\n' + ProductsText(report.products);
+  text += '\n' + ControlsText(report) + ProductControlsText(report.products);
   text += '\n' + VerdictText(report);
   return text;
 }
@@ -217,6 +350,8 @@ std::string VerifyJson(const VerifyReport& report) {
   for (const Dimension& dimension : report.dimensions) {
     json["dimensions"][dimension.name] = dimension.values;
   }
+  json["products"] = ProductsJson(report.products);
+  json["caller_controls"] = CallerControlsJson(report);
   json["examinations"] = Json::array();
   for (size_t i = 0; i < report.examinations.size(); ++i) {
     json["examinations"].push_back(ExaminationJson(report, i));

@@ -79,11 +79,17 @@ Status ExamineGiven(const std::string& path, Session* session, VerifyReport* rep
   TESSERA_ASSIGN_OR_RETURN(const auto model, LoadModel(path));
   session->large = IsLarge(*model);
   const VerifyOptions& options = session->options;
+  report->products = CheckProducts({.kernels = session->matrix.kernels(),
+                                    .model_shapes = MatrixShapes(*model),
+                                    .quick = options.quick,
+                                    .seed = options.seed});
+  report->caller_controls = RunCallerControls(*session->matrix.kernels().back(), options.seed);
   ExaminationPlan plan{.name = model->shape().name,
                        .size = VerifySize(session->large, options.quick),
                        .seed = options.seed};
   plan.seconds_max = session->budget.Share(0.5);
   plan.minimum_always = session->large;
+  plan.callers_every_table = !session->large;
   plan.arrays = options.quick || session->large ? 1 : 3;
   TESSERA_ASSIGN_OR_RETURN(Examination examination,
                            Examine(*model, session->matrix, plan, options.progress));
@@ -137,8 +143,12 @@ Status ExamineToys(const Session& session, VerifyReport* report) {
 }  // namespace
 
 Verdict VerifyReport::verdict() const {
+  const bool callers_noticed =
+      std::all_of(caller_controls.begin(), caller_controls.end(),
+                  [](const CallerControl& control) { return control.noticed(); });
+  if (products.failed() || !callers_noticed) return Verdict::kFailed;
   std::set<Fault> controls_run;
-  bool minimum = true;
+  bool minimum = products.outputs() > 0 && caller_controls.size() == std::size(kFloatModes);
   for (const Examination& examination : examinations) {
     if (examination.failed()) return Verdict::kFailed;
     minimum = minimum && examination.reached_minimum();
@@ -169,7 +179,7 @@ uint32_t VerifyReport::cells_planned() const {
 }
 
 uint32_t VerifyReport::controls() const {
-  uint32_t controls = 0;
+  auto controls = static_cast<uint32_t>(products.controls.size() + caller_controls.size());
   for (const Examination& examination : examinations) {
     for (const ControlResult& control : examination.controls) controls += control.applies() ? 1 : 0;
   }

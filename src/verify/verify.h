@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Verify is `tessera verify`: the exactness matrix on this machine. The given model is examined
-// pairwise; toy models of each architecture and weight type, made here, are examined as well, in
-// the full form one of them with the full product of all dimensions.
+// Verify is `tessera verify`: the exactness matrix on this machine. Matrix products are checked
+// against oracles first. The given model is examined pairwise; toy models of each architecture and
+// weight type, made here, are examined as well, in the full form one of them with the full product
+// of all dimensions.
 //
 // Verdicts:
-//   exact       no cell differs from its reference in a bit, every reference is finite, and every
-//               negative control ran on some model and was noticed wherever it ran
+//   exact       no product differs from an oracle, no cell and no run under a hostile caller from
+//               its reference in a bit, every reference is finite, and every negative control ran
+//               on some model and was noticed wherever it ran
 //   partly      the same for as many cells as the time allowed: with each model at least every
 //               value of every dimension, but not every planned cell
 //   incomplete  nothing wrong was found in too little: some model has not had every value of every
@@ -23,8 +25,10 @@
 
 #include "base/status.h"
 #include "compute/kernels/kernel_table.h"
+#include "verify/caller_control.h"
 #include "verify/examine.h"
 #include "verify/matrix.h"
+#include "verify/product_check.h"
 
 namespace tessera {
 
@@ -52,6 +56,8 @@ struct VerifyReport {
   // By examination, what its mismatch is called; empty when it has none.
   std::vector<std::string> mismatch_cells;
   std::vector<std::string> simplest_cells;
+  ProductCheck products;
+  std::vector<CallerControl> caller_controls;  // by mode
   double seconds = 0;
 
   Verdict verdict() const;
@@ -59,7 +65,7 @@ struct VerifyReport {
   EvidenceCounts counts() const;
   uint32_t cells() const;
   uint32_t cells_planned() const;
-  uint32_t controls() const;
+  uint32_t controls() const;  // runs with a fault put back
   bool overran() const { return quick && seconds > kQuickSeconds; }
 };
 
