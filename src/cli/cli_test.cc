@@ -130,7 +130,7 @@ TEST(CommandLine, ErrorsAreOneLineWithTheCodeOfTheirKind) {
   ExpectOneLine(with({"--promt", "x"}), 2, "did you mean --prompt?");
   // A flag of a later version is unknown, not ignored.
   ExpectOneLine(with({"--checkpoint-grid", "512"}), 2, "unknown flag --checkpoint-grid");
-  ExpectOneLine(with({"--state", "bf16"}), 2, "not in this version");
+  ExpectOneLine(with({"--state", "f16"}), 2, "--state: 'f16' is neither fp32 nor bf16");
   ExpectOneLine(with({"--organisation", "s9"}), 2, "--organisation");
   ExpectOneLine(with({"-n", "many"}), 2, "--max-tokens does not take 'many'");
   ExpectOneLine(with({"-n", "9000"}), 2, "context length of 8192");
@@ -249,7 +249,8 @@ TEST(CommandLine, SettingsOfMemoryAndSpeedDoNotChangeTheReceipt) {
     EXPECT_EQ(nlohmann::json::parse(outcome.out)["receipt"], receipt) << flags[1];
   }
   for (const char* isa : {"TESSERA_ISA=scalar", "TESSERA_ISA=avx2"}) {
-    EXPECT_EQ(nlohmann::json::parse(Tessera(OnHarbour(base), {isa}).out)["receipt"], receipt) << isa;
+    EXPECT_EQ(nlohmann::json::parse(Tessera(OnHarbour(base), {isa}).out)["receipt"], receipt)
+        << isa;
   }
 }
 
@@ -261,6 +262,34 @@ TEST(CommandLine, StatsGoToStderrAndLeaveTheTextAlone) {
   for (const char* word : {"weights", "budget", "activations", "metadata", "pool", "tokens/s"}) {
     EXPECT_NE(stats.error.find(word), std::string::npos) << word;
   }
+}
+
+// Two bytes an element instead of four; the convolution's part is bf16 in both. Another state is
+// another computation, with receipts of its own that no setting of speed changes.
+TEST(CommandLine, Bf16StateIsHalfAsLargeAndAsExact) {
+  const auto recurrent = [](const std::string& state) {
+    const Outcome outcome =
+        Tessera(OnHarbour({"--prompt", "Log of day 8.", "-n", "6", "--stats", "--state", state}));
+    EXPECT_EQ(outcome.code, 0) << outcome.error;
+    const size_t at = outcome.error.find("\nrecurrent ");
+    EXPECT_NE(at, std::string::npos) << outcome.error;
+    return outcome.error.substr(at + 1, outcome.error.find('\n', at + 1) - at - 1);
+  };
+  // Harbour's five layers have 256 rows of 32 elements and 3 past inputs of 320 channels.
+  EXPECT_EQ(recurrent("fp32"),
+            "recurrent    169.38 KiB per sequence: ssm 160.00 KiB in fp32, conv 9.38 KiB");
+  EXPECT_EQ(recurrent("bf16"),
+            "recurrent    89.38 KiB per sequence: ssm 80.00 KiB in bf16, conv 9.38 KiB");
+  const auto receipt = [](std::vector<std::string> flags) -> std::string {
+    std::vector<std::string> all = {"--prompt", "Log of day 7.", "-n", "12", "--json"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return nlohmann::json::parse(Tessera(OnHarbour(all)).out)["receipt"];
+  };
+  const std::string bf16 = receipt({"--state", "bf16"});
+  EXPECT_NE(bf16, receipt({}));
+  EXPECT_EQ(receipt({"--state", "bf16", "--threads", "3", "--chunk-tokens", "3", "--organisation",
+                     "s1", "--max-running", "2"}),
+            bf16);
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -387,6 +416,48 @@ TEST(CommandLine, MakeModelSaysInJsonWhatItWrote) {
   EXPECT_EQ(json["type"], "q8_0");
   EXPECT_EQ(json["seed"], 3);
   EXPECT_GT(json["seconds"], 0);
+}
+
+TEST(CommandLine, BenchKernelsPrintsATableAndTheSameAsJson) {
+  const std::vector<std::string> base = {"bench",      "kernels",   "--only",
+                                         "to_bf16", "--seconds", "0.01"};
+  const Outcome table = Tessera(base);
+  ASSERT_EQ(table.code, 0) << table.error;
+  EXPECT_EQ(table.error, "");
+  EXPECT_NE(table.out.find("to_bf16.3072"), std::string::npos) << table.out;
+  std::vector<std::string> flags = base;
+  flags.push_back("--json");
+  const Outcome outcome = Tessera(flags, {"TESSERA_ISA=scalar"});
+  ASSERT_EQ(outcome.code, 0) << outcome.error;
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["isa"], "scalar");
+  ASSERT_EQ(json["kernels"].size(), 1u);
+  EXPECT_EQ(json["kernels"][0]["name"], "to_bf16.3072");
+}
+
+TEST(CommandLine, BenchStepPrintsSpeedsAndLayoutsAsJson) {
+  const Outcome outcome = Tessera({"bench", "step", kModel, "--sequences", "1,2", "--compare", "2",
+                                   "--organisation", "s3,s2:block=64", "--context", "32",
+                                   "--steps", "2", "--rounds", "1", "--threads", "2", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.error;
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["threads"], 2);
+  EXPECT_EQ(json["speed"].size(), 2u);
+  ASSERT_EQ(json["layout"].size(), 4u);
+  EXPECT_EQ(json["layout"][3]["organisation"], "s2:block=64");
+}
+
+TEST(CommandLine, BenchRefusesWhatItDoesNotKnow) {
+  ExpectOneLine(Tessera({"bench"}), 2, "subcommand");
+  ExpectOneLine(Tessera({"bench", "kernels", "--isa", "mmx"}), 2, "--isa mmx");
+  ExpectOneLine(Tessera({"bench", "kernels", "--only", "gem"}), 2, "nothing is called 'gem'");
+  ExpectOneLine(Tessera({"bench", "kernels", "--treads", "1"}), 2, "did you mean --threads?");
+  ExpectOneLine(Tessera({"bench", "kernels", "--threads", "0"}), 2, "--threads");
+  ExpectOneLine(Tessera({"bench", "step"}), 2, "MODEL is required");
+  ExpectOneLine(Tessera({"bench", "step", "none.gguf"}), 5, "none.gguf");
+  ExpectOneLine(Tessera({"bench", "step", kModel, "--state", "f16"}), 2, "--state: 'f16'");
+  ExpectOneLine(Tessera({"bench", "step", kModel, "--organisation", "s9"}), 2, "--organisation");
+  ExpectOneLine(Tessera({"bench", "step", kModel, "--context", "8192"}), 2, "--context 8192");
 }
 
 TEST(CommandLine, NearestWordFindsSlipsOnly) {

@@ -31,7 +31,11 @@ void AddCommonOptions(CLI::App& command, CommonOptions* options) {
       fmt::format("How state memory is cut up: s3, s2, s1, s0[:block=512] or d0[:split=0.5] "
                   "(default {})",
                   options->organisation));
-  add("--state", options->state, "TYPE", "Recurrent state type: fp32 (default)");
+  add("--state", options->state, "TYPE",
+      fmt::format(
+          "Recurrent state: fp32, or bf16 (half the bytes; rounded after every token, which "
+          "changes results a little) (default {})",
+          options->state));
   add("--threads", options->threads, "N", "Threads that compute (default: all usable CPUs)");
   add("--chunk-tokens", options->chunk_tokens, "N",
       fmt::format("New tokens in one step at most (default {})", options->chunk_tokens));
@@ -52,12 +56,11 @@ Result<EngineOptions> ToEngineOptions(const CommonOptions& options) {
   Result<OrganisationSpec> organisation = OrganisationSpec::Parse(options.organisation);
   if (!organisation) return Named("--organisation", organisation.error());
   engine.organisation = *organisation;
-  if (options.state == "bf16") {
-    return InvalidArgument("--state bf16 is not in this version; use fp32");
+  const std::optional<StateType> state = ParseStateType(options.state);
+  if (!state) {
+    return InvalidArgument(fmt::format("--state: '{}' is neither fp32 nor bf16", options.state));
   }
-  if (options.state != "fp32") {
-    return InvalidArgument(fmt::format("--state: '{}' is not fp32", options.state));
-  }
+  engine.state_type = *state;
   if (options.threads < 0) {
     return InvalidArgument(
         fmt::format("--threads: {} is not a number of threads; 0 means all CPUs", options.threads));

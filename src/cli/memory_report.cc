@@ -21,6 +21,13 @@ std::string DescribeStart(const Engine& engine) {
       fmt::format("budget       {} ({})\n", FormatBytes(memory.budget_bytes), memory.budget_rule);
   text += fmt::format("arena        {} in organisation {}\n", FormatBytes(memory.arena_bytes),
                       engine.organisation().spec.ToString());
+  const StateShape state = shape.state_shape(options.state_type);
+  if (state.recurrent_layers > 0) {
+    text += fmt::format("recurrent    {} per sequence: ssm {} in {}, conv {}\n",
+                        FormatBytes(state.ssm_bytes() + state.conv_bytes()),
+                        FormatBytes(state.ssm_bytes()), StateTypeName(state.state_type),
+                        FormatBytes(state.conv_bytes()));
+  }
   text +=
       fmt::format("activations  {} for {} tokens of {} sequences in a step\n",
                   FormatBytes(memory.activation_bytes), options.chunk_tokens, options.max_running);

@@ -40,6 +40,12 @@ std::string StartupSummary(const Engine& engine, const std::string& url) {
                   engine.organisation().spec.ToString(), options.max_running, options.chunk_tokens);
   lines += fmt::format("  budget        {} for state: {}\n", FormatBytes(memory.budget_bytes),
                        memory.budget_rule);
+  const StateShape state = engine.shape().state_shape(options.state_type);
+  if (state.recurrent_layers > 0) {
+    lines += fmt::format("  recurrent     {} per sequence, SSM in {}\n",
+                         FormatBytes(state.ssm_bytes() + state.conv_bytes()),
+                         StateTypeName(state.state_type));
+  }
   lines += CapacitySummary(engine.organisation(), engine.shape().context_length);
   lines += fmt::format("  outside it    weights {}, activations {}, metadata {}\n",
                        FormatBytes(memory.weight_bytes), FormatBytes(memory.activation_bytes),
