@@ -10,6 +10,10 @@
 //
 // The sums over N of 16 rows are finished together: 16 vectors reduce to one with 15 additions
 // instead of 64.
+//
+// Where the registers do not hold a row (V::kScanByChains), an fp32 row is taken over the run one
+// chain after another, a quarter of its vectors each. bf16 rows are not: their lines hold vectors of
+// two chains, and rounding costs more than what is spilled.
 #pragma once
 
 #include <cstddef>
@@ -128,11 +132,56 @@ struct ScanRun {
   alignas(64) float sums[kScanRun][kScanRows][16];  // s·C of 16 rows, lanes not yet added
 };
 
+// The vectors of one fp32 row that belong to one chain, over the run.
+template <class V, int kVectors, int kChain>
+TESSERA_INLINE void ScanChain(ScanRun<kVectors>& run, uint32_t i, const float* source,
+                              float* destination, float (&chains)[kScanRun][4][16]) {
+  constexpr int kCount = kVectors / 4;
+  const auto at = [](int j) TESSERA_INLINE_LAMBDA { return (j * 4 + kChain) * 16; };
+  typename V::F s[kCount];
+  Unroll<kCount>([&](auto j) TESSERA_INLINE_LAMBDA {
+    s[j] = source == nullptr ? V::Zero() : V::Load(source + at(j));
+  });
+  for (uint32_t t = 0; t < run.count; ++t) {
+    const typename V::F da = V::Set1(run.decay[t]);
+    const typename V::F dx = V::Set1(run.dx[t][i]);
+    typename V::F chain = V::Zero();
+    Unroll<kCount>([&](auto j) TESSERA_INLINE_LAMBDA {
+      s[j] = V::Fma(s[j], da, V::Mul(dx, V::Load(run.b[t] + at(j))));
+      chain = V::Fma(s[j], V::Load(run.c[t] + at(j)), chain);
+    });
+    V::Store(chains[t][kChain], chain);
+  }
+  const bool aligned = reinterpret_cast<uintptr_t>(destination) % 64 == 0;
+  if (run.whole && source != destination && aligned) {  // as in ScanRow
+    Unroll<kCount>([&](auto j) TESSERA_INLINE_LAMBDA { V::Stream(destination + at(j), s[j]); });
+  } else {
+    Unroll<kCount>([&](auto j) TESSERA_INLINE_LAMBDA { V::Store(destination + at(j), s[j]); });
+  }
+}
+
+template <class V, int kVectors>
+TESSERA_INLINE void ScanRowByChains(ScanRun<kVectors>& run, uint32_t i, const float* source,
+                                    float* destination) {
+  alignas(64) float chains[kScanRun][4][16];
+  Unroll<4>([&](auto c) TESSERA_INLINE_LAMBDA {
+    ScanChain<V, kVectors, c>(run, i, source, destination, chains);
+  });
+  for (uint32_t t = 0; t < run.count; ++t) {
+    typename V::F chain[4];
+    Unroll<4>([&](auto c) TESSERA_INLINE_LAMBDA { chain[c] = V::Load(chains[t][c]); });
+    V::Store(run.sums[t][i], SumChains<V>(chain));
+  }
+}
+
 // One state row over the run.
 template <class V, class Rows, int kVectors>
 TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i,
                             const typename Rows::Element* source,
                             typename Rows::Element* destination) {
+  if constexpr (V::kScanByChains && kVectors >= 4 && sizeof(*destination) == sizeof(float)) {
+    return ScanRowByChains<V>(run, i, source, destination);
+  }
   typename V::F s[kVectors];
   if (source != nullptr) {
     Rows::Load(source, s);

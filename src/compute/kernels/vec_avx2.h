@@ -42,6 +42,7 @@ struct Vec {
   static constexpr int kQueryBlock = 4;
   static constexpr int kScoreGroups = 1;
   static constexpr int kValueVectors = 1;
+  static constexpr bool kScanByChains = true;
 
   static TESSERA_INLINE __m256i LoadInts(const void* p) {
     return _mm256_loadu_si256(static_cast<const __m256i*>(p));

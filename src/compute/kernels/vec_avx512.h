@@ -29,6 +29,7 @@ struct Vec {
   static constexpr int kQueryBlock = 6;
   static constexpr int kScoreGroups = 2;
   static constexpr int kValueVectors = 4;
+  static constexpr bool kScanByChains = false;
 
   static TESSERA_INLINE M FirstN(uint32_t n) { return static_cast<M>((1u << n) - 1); }
 

@@ -41,6 +41,7 @@ struct Vec {
   static constexpr int kQueryBlock = 1;
   static constexpr int kScoreGroups = 1;
   static constexpr int kValueVectors = 1;
+  static constexpr bool kScanByChains = false;
 
   template <class Lane>
   static TESSERA_INLINE F Map(Lane lane) {
