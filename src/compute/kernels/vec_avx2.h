@@ -375,39 +375,6 @@ struct Vec {
                       0x30);
     }
   }
-
-  // Signed bytes 0 and 2, then 1 and 3, of each lane in 16 bits.
-  struct Widened {
-    I w02, w13;
-  };
-  static TESSERA_INLINE Widened Widen(I x) {
-    return {{_mm256_srai_epi16(_mm256_slli_epi16(x.lo, 8), 8),
-             _mm256_srai_epi16(_mm256_slli_epi16(x.hi, 8), 8)},
-            {_mm256_srai_epi16(x.lo, 8), _mm256_srai_epi16(x.hi, 8)}};
-  }
-  static TESSERA_INLINE __m256i MaddTwice(__m256i acc, __m256i a0, __m256i w0, __m256i a1,
-                                          __m256i w1) {
-    return _mm256_add_epi32(acc,
-                            _mm256_add_epi32(_mm256_madd_epi16(a0, w0), _mm256_madd_epi16(a1, w1)));
-  }
-  template <int kRows, int kVectors>
-  static TESSERA_INLINE void Int8Dots(const std::byte* w, size_t w_stride, const std::byte* a,
-                                      size_t a_stride, I (&dots)[kRows][kVectors]) {
-    Unroll<kRows>([&](auto r) TESSERA_INLINE_LAMBDA {
-      Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { dots[r][v] = Set1I(0); });
-    });
-    for (int j = 0; j < 8; ++j) {
-      Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA {
-        const Widened wv = Widen(LoadPairs(w + v * w_stride + j * 64));
-        Unroll<kRows>([&](auto r) TESSERA_INLINE_LAMBDA {
-          const Widened ar = Widen(BroadcastPair(a + r * a_stride + j * 4));
-          I& sum = dots[r][v];
-          sum = {MaddTwice(sum.lo, ar.w02.lo, wv.w02.lo, ar.w13.lo, wv.w13.lo),
-                 MaddTwice(sum.hi, ar.w02.hi, wv.w02.hi, ar.w13.hi, wv.w13.hi)};
-        });
-      });
-    }
-  }
 };
 
 }  // namespace tessera::kernels::avx2
