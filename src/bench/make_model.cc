@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <string_view>
-#include <utility>
 
 #include "bench/geometries.h"
 #include "compute/model/random_model.h"
@@ -12,20 +12,27 @@
 namespace tessera {
 namespace {
 
-constexpr std::pair<std::string_view, GgufTensorType> kTypes[] = {
-    {"f32", GgufTensorType::kF32},
-    {"f16", GgufTensorType::kF16},
-    {"bf16", GgufTensorType::kBF16},
-    {"q8_0", GgufTensorType::kQ8_0},
+struct NamedType {
+  std::string_view name;
+  GgufTensorType type;
+  bool larger_where_it_matters = false;
+};
+constexpr NamedType kTypes[] = {
+    {"f32", GgufTensorType::kF32},           {"f16", GgufTensorType::kF16},
+    {"bf16", GgufTensorType::kBF16},         {"q8_0", GgufTensorType::kQ8_0},
+    {"q4_0", GgufTensorType::kQ4_0},         {"q4_k", GgufTensorType::kQ4_K},
+    {"q4_k_m", GgufTensorType::kQ4_K, true}, {"q6_k", GgufTensorType::kQ6_K},
 };
 // Far more than any model has; keeps a mistyped number from filling a disk's directory of tensors.
 constexpr uint32_t kLayersMax = 1024;
 
-Result<GgufTensorType> FindType(std::string_view name) {
-  for (const auto& [known, type] : kTypes) {
-    if (known == name) return type;
+Result<NamedType> FindType(std::string_view name) {
+  std::string names;
+  for (const NamedType& known : kTypes) {
+    if (known.name == name) return known;
+    names += (names.empty() ? "" : ", ") + std::string(known.name);
   }
-  return InvalidArgument(fmt::format("--type: '{}' is none of f32, f16, bf16, q8_0", name));
+  return InvalidArgument(fmt::format("--type: '{}' is none of {}", name, names));
 }
 
 }  // namespace
@@ -33,13 +40,14 @@ Result<GgufTensorType> FindType(std::string_view name) {
 Status MakeModelFile(const MakeModelOptions& options, const std::string& path,
                      const MakeModelProgress& progress) {
   TESSERA_ASSIGN_OR_RETURN(const ModelGeometry geometry, FindModelGeometry(options.geometry));
-  TESSERA_ASSIGN_OR_RETURN(const GgufTensorType type, FindType(options.type));
+  TESSERA_ASSIGN_OR_RETURN(const NamedType type, FindType(options.type));
   if (options.layers > kLayersMax) {
     return InvalidArgument(
         fmt::format("--layers: expected at most {}, found {}", kLayersMax, options.layers));
   }
   RandomModelOptions random{.shape = geometry.shape,
-                            .type = type,
+                            .type = type.type,
+                            .larger_where_it_matters = type.larger_where_it_matters,
                             .ssm_norm = geometry.ssm_norm,
                             .tied_output = geometry.tied_output,
                             .seed = options.seed};

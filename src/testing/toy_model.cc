@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "compute/tensor/quant_blocks.h"
 
 namespace tessera::testing {
 
@@ -52,6 +53,11 @@ RandomModelOptions ToyOptions(Architecture architecture, GgufTensorType type) {
   RandomModelOptions options;
   options.shape = ToyShape(architecture);
   options.type = type;
+  // Rows of whole blocks of 256, but for those of attn_output and ssm_out, which become Q8_0.
+  if (FindTensorTraits(static_cast<uint32_t>(type))->block_elements == kSuperBlock) {
+    options.shape.width = 256;
+    if (options.shape.feed_forward > 0) options.shape.feed_forward = 512;
+  }
   return options;
 }
 

@@ -37,6 +37,8 @@ InputBlock InputBlockOf(InputForm form) {
   }
   TESSERA_CHECK(false);
 }
+    case InputForm::kInt8K:
+      return {256, 256, kKSumWords};
 
 // The product over blocks [begin, end) of one row: the others are zeros, which leave an accumulator
 // as it is.

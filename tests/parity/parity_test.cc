@@ -69,6 +69,7 @@ std::vector<ParityModel> Models() {
           Parity("h1-f16", false, true),
           Parity("h1-bf16", false, false),
           Parity("h1-q8_0", true, false),
+          Parity("h1-q4_0", true, false),
           Parity("h1-fused-theta", false, true),
           Parity("h1-norm-g2", false, true),
           Parity("h1-tied", false, true),

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compute/kernels/kernel_table.h"
 #include "compute/kernels/math_inl.h"
 #include "compute/kernels/vec.h"
 
@@ -103,6 +104,32 @@ void ToInt8(const float* x, uint32_t n, int8_t* y, float* scales, int32_t* sums)
     V::StoreInt8(y + i, V::ToInt(V::Mul(low, inverse)));
     V::StoreInt8(y + i + 16, V::ToInt(V::Mul(high, inverse)));
     sums[i / 32] = MinusSum<32>(y + i);
+  }
+}
+
+template <class V>
+void ToInt8K(const float* x, uint32_t n, int8_t* y, float* scales, int32_t* sums) {
+  for (uint32_t block = 0; block < n / 256; ++block, x += 256, y += 256, sums += kKSumWords) {
+    typename V::F largest = V::Zero();
+    for (uint32_t i = 0; i < 256; i += 16) {
+      largest = V::Max(largest, Magnitude<V>(V::Load(x + i)));
+    }
+    const float d = V::ReduceMax(largest) / 127.0f;
+    const bool zero = !(d > 0.0f);
+    scales[block] = zero ? 0.0f : d;
+    const typename V::F inverse = V::Set1(zero ? 0.0f : 1.0f / d);
+    for (uint32_t i = 0; i < 256; i += 16) {
+      V::StoreInt8(y + i, V::ToInt(V::Mul(V::Load(x + i), inverse)));
+      sums[i / 16] = MinusSum<16>(y + i);
+    }
+    int8_t halves[16];
+    for (int s = 0; s < 8; ++s) {
+      const int32_t sum = sums[2 * s] + sums[2 * s + 1];
+      const int32_t high = (sum + 32) >> 6;
+      halves[s] = static_cast<int8_t>(sum - 64 * high);
+      halves[8 + s] = static_cast<int8_t>(high);
+    }
+    __builtin_memcpy(sums + 16, halves, 16);
   }
 }
 

@@ -75,6 +75,39 @@ TEST_P(Elementwise, Int8BlocksAreTheFormulaAndPaddedWithZeros) {
   }
 }
 
+TEST_P(Elementwise, Int8SuperBlocksAreTheFormulaWithTheirSums) {
+  Random random(13);
+  for (Data data : kAllData) {
+    std::vector<float> x = Floats(random, 1024, data);
+    std::fill_n(x.begin() + 256, 256, -0.0f);
+    std::fill_n(x.begin() + 512, 256, -1.5f);  // the largest sums: 32 times 127
+    std::vector<int8_t> got(1024, 99);
+    std::vector<float> scales(4, -1.0f);
+    std::vector<int32_t> sums(4 * kKSumWords, 12345);
+    table().to_int8_k(x.data(), 1024, got.data(), scales.data(), sums.data());
+    for (uint32_t b = 0; b < 4; ++b) {
+      float amax = 0;
+      for (uint32_t i = 0; i < 256; ++i) amax = std::max(amax, std::abs(x[b * 256 + i]));
+      const float d = amax / 127.0f;
+      EXPECT_EQ(BitsOf(scales[b]), BitsOf(d));
+      const int8_t* q = &got[b * 256];
+      for (uint32_t i = 0; i < 256; ++i) {
+        const float want = d == 0 ? 0.0f : std::nearbyint(x[b * 256 + i] * (1.0f / d));
+        ASSERT_EQ(q[i], static_cast<int>(want)) << "block " << b << " i " << i;
+      }
+      const int32_t* words = &sums[b * kKSumWords];
+      for (uint32_t i = 0; i < 16; ++i) {
+        EXPECT_EQ(words[i], -std::accumulate(q + i * 16, q + i * 16 + 16, 0));
+      }
+      const auto* bytes = reinterpret_cast<const int8_t*>(words + 16);
+      for (uint32_t s = 0; s < 8; ++s) {
+        EXPECT_EQ(64 * bytes[8 + s] + bytes[s], words[2 * s] + words[2 * s + 1]);
+        EXPECT_TRUE(bytes[s] >= -32 && bytes[s] < 32);
+      }
+    }
+  }
+}
+
 TEST_P(Elementwise, GateAndResidualAreTheFormula) {
   Random random(4);
   for (Data data : kAllData) {

@@ -4,19 +4,19 @@
 // exact in any order, then one fp32 accumulator per output with blocks ascending, whatever the
 // blocking.
 //
-// Weights are unsigned bytes (q8_0: w + 128), activations signed. The weights' offset is taken off
-// by starting each dot at offset·(-Σa), sums made when the activations were rounded.
+// Weights are unsigned bytes (q8_0: w + 128; q4_0, q4_k: 0..15; q6_k: 0..63), activations signed.
+// The weights' offset is taken off by starting each dot at offset·(-Σa), sums made when the
+// activations were rounded.
 //
-//   panels   groups of NV (kInt8Panels; kInt8PanelsFewRows for one or two rows)
-//   k        tiles of kInt8TileK inputs, at most 34 KiB per panel, which stay in L2 while all rows
+//   panels   NV (kInt8Panels; kInt8PanelsFewRows for one or two rows) at a time of a group of 4
+//   k        tiles of kInt8TileK inputs, at most 136 KiB a group, which stay in L2 while all rows
 //            pass over them; between tiles the accumulators rest in the output as fp32, exactly
 //   rows     blocks of 1 to kInt8Rows, as even as possible: with 6 × 2 on AVX-512, 12 dots, 12
 //            accumulators, 4 weights and an activation are 29 of the 32 registers, and 12 chains
 //            hide the 5-cycle dot product
 //
-// Prefetch. One block of rows streams the weights from memory: each panel is prefetched into L2
-// kInt8AheadBytes ahead, into the next tile where this one ends. Several blocks read the tile from
-// L2, and each fetches its share of the next tile's lines.
+// Prefetch is into L2, as in gemm_inl.h: a single pass over a tile fetches ahead of itself, each of
+// several its share of the next tile's lines.
 #pragma once
 
 #include <cstddef>
@@ -81,6 +81,11 @@ class Int8Prefetch {
   size_t rate_;
 };
 
+// Of panel v of the tile; one beyond the last has none.
+TESSERA_INLINE uint32_t ColumnsFrom(const Int8Tile& tile, uint32_t v) {
+  return tile.columns > v * 16 ? tile.columns - v * 16 : 0;
+}
+
 template <class V>
 TESSERA_INLINE typename V::F LoadColumns(const float* c, uint32_t columns) {
   return columns >= 16 ? V::Load(c) : V::LoadN(c, columns);
@@ -110,16 +115,153 @@ TESSERA_INLINE void ByteDots(const std::byte* w, size_t w_stride, const std::byt
   });
 }
 
-// A type whose blocks of 32 have one scale: units of two blocks, their scales first.
+// The same of nibbles [4][16][4].
+template <class V, int MR, int NV>
+TESSERA_INLINE void NibbleDots(const std::byte* w, size_t w_stride, const std::byte* a,
+                               size_t a_stride, typename V::I (&dots)[MR][NV]) {
+  Unroll<4>([&](auto j) TESSERA_INLINE_LAMBDA {
+    typename V::B wv[NV];
+    Unroll<NV>([&](auto v)
+                   TESSERA_INLINE_LAMBDA { wv[v] = V::LoadBytes(w + v * w_stride + j * 64); });
+    Unroll<2>([&](auto high) TESSERA_INLINE_LAMBDA {
+      typename V::B q[NV];
+      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+        q[v] = high != 0 ? V::HighNibbles(wv[v]) : V::LowNibbles(wv[v]);
+      });
+      Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+        const typename V::B av = V::BroadcastBytes(a + r * a_stride + high * 16 + j * 4);
+        Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+          dots[r][v] = V::DotSmallBytes(dots[r][v], q[v], av);
+        });
+      });
+    });
+  });
+}
+
+// 16 products of 6-bit weights: sub-block `sub` of a group of 64.
+template <class V, int kSub, int MR, int NV>
+TESSERA_INLINE void SixBitDots(const std::byte* w, size_t w_stride, const std::byte* a,
+                               size_t a_stride, typename V::I (&dots)[MR][NV]) {
+  Unroll<4>([&](auto i) TESSERA_INLINE_LAMBDA {
+    typename V::B q[NV];
+    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+      const std::byte* group = w + v * w_stride;
+      const typename V::B nibbles = V::LoadBytes(group + ((kSub & 1) * 4 + i) * 64);
+      const typename V::B pairs = V::LoadBytes(group + (8 + i) * 64);
+      q[v] = V::OrBytes(kSub < 2 ? V::LowNibbles(nibbles) : V::HighNibbles(nibbles),
+                        V::template TopBits<2 * kSub>(pairs));
+    });
+    Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+      const typename V::B av = V::BroadcastBytes(a + r * a_stride + kSub * 16 + i * 4);
+      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+        dots[r][v] = V::DotSmallBytes(dots[r][v], q[v], av);
+      });
+    });
+  });
+}
+
+// Types whose blocks of 32 have one scale: units of two blocks, their scales first.
 template <class V>
 struct Q8_0Block {
-  static constexpr uint32_t kBlockK = 32;
   static constexpr WeightType kType = WeightType::kQ8_0;
+  static constexpr uint32_t kBlockK = 32;
+  static constexpr uint32_t kSumWords = 1;
   static constexpr int kOffsetBits = 7;
   template <int MR, int NV>
   static TESSERA_INLINE void Dots(const std::byte* w, size_t w_stride, const std::byte* a,
                                   size_t a_stride, typename V::I (&dots)[MR][NV]) {
     ByteDots<V>(w, w_stride, a, a_stride, dots);
+  }
+};
+template <class V>
+struct Q4_0Block : Q8_0Block<V> {
+  static constexpr WeightType kType = WeightType::kQ4_0;
+  static constexpr int kOffsetBits = 3;
+  template <int MR, int NV>
+  static TESSERA_INLINE void Dots(const std::byte* w, size_t w_stride, const std::byte* a,
+                                  size_t a_stride, typename V::I (&dots)[MR][NV]) {
+    NibbleDots<V>(w, w_stride, a, a_stride, dots);
+  }
+};
+
+// A row's activations from a block of 256 on: bytes and words of sums.
+struct SuperBlockRows {
+  const std::byte* a;
+  size_t a_stride;
+  const int32_t* sums;
+  size_t sum_stride;
+};
+
+// The integer parts of a block of 256: Sums adds up scale·dot of its sub-blocks, MinSums
+// min·(-Σa). |dot of 32 nibbles| ≤ 32·15·128 and scales ≤ 63: Sums ≤ 8·63·61,440 < 2^25.
+template <class V>
+struct Q4KBlock {
+  static constexpr WeightType kType = WeightType::kQ4_K;
+  static constexpr uint32_t kBlockK = 256;
+  static constexpr uint32_t kSumWords = kKSumWords;
+  static constexpr bool kMins = true;
+
+  template <int MR, int NV>
+  static TESSERA_INLINE void Sums(const std::byte* unit, size_t stride, const SuperBlockRows& rows,
+                                  typename V::I (&sums)[MR][NV]) {
+    for (int sub = 0; sub < 8; ++sub) {
+      typename V::I dots[MR][NV];
+      Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+        Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA { dots[r][v] = V::Set1I(0); });
+      });
+      NibbleDots<V>(unit + 320 + sub * 256, stride, rows.a + sub * 32, rows.a_stride, dots);
+      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+        const typename V::I scale = V::LoadUint8Lanes(unit + v * stride + 64 + sub * 16);
+        Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+          sums[r][v] = V::AddI(sums[r][v], V::MulI(dots[r][v], scale));
+        });
+      });
+    }
+  }
+  // -Σa of 32 came as 64·high + low, a byte each: 4 sub-blocks to a dot.
+  static TESSERA_INLINE typename V::I MinSums(const std::byte* unit, const int32_t* sums) {
+    const typename V::B first = V::LoadBytes(unit + 192);
+    const typename V::B second = V::LoadBytes(unit + 256);
+    const auto dot = [&](const int32_t* words) TESSERA_INLINE_LAMBDA {
+      const typename V::I half = V::DotSmallBytes(V::Set1I(0), first, V::BroadcastBytes(words));
+      return V::DotSmallBytes(half, second, V::BroadcastBytes(words + 1));
+    };
+    return V::AddI(dot(sums + 16), V::template ShiftLeft<6>(dot(sums + 18)));
+  }
+};
+
+// |dot of 16| ≤ 16·63·128 before and 16·32·128 after the offset, and |scale| ≤ 128: Sums ≤
+// 16·128·65,536 = 2^27.
+template <class V>
+struct Q6KBlock {
+  static constexpr WeightType kType = WeightType::kQ6_K;
+  static constexpr uint32_t kBlockK = 256;
+  static constexpr uint32_t kSumWords = kKSumWords;
+  static constexpr bool kMins = false;
+
+  template <int MR, int NV>
+  static TESSERA_INLINE void Sums(const std::byte* unit, size_t stride, const SuperBlockRows& rows,
+                                  typename V::I (&sums)[MR][NV]) {
+    for (int group = 0; group < 4; ++group) {
+      const std::byte* w = unit + 320 + group * 768;
+      const std::byte* a = rows.a + group * 64;
+      Unroll<4>([&](auto sub) TESSERA_INLINE_LAMBDA {
+        typename V::I dots[MR][NV];
+        Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+          const typename V::I start =
+              V::template ShiftLeft<5>(V::Set1I(rows.sums[r * rows.sum_stride + group * 4 + sub]));
+          Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA { dots[r][v] = start; });
+        });
+        SixBitDots<V, decltype(sub)::value>(w, stride, a, rows.a_stride, dots);
+        Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+          const typename V::I scale =
+              V::LoadInt8Lanes(unit + v * stride + 64 + (group * 4 + sub) * 16);
+          Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+            sums[r][v] = V::AddI(sums[r][v], V::MulI(dots[r][v], scale));
+          });
+        });
+      });
+    }
   }
 };
 
@@ -133,7 +275,7 @@ void Int8Micro(const Int8Tile& tile, const Int8Rows& rows) {
     Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
       acc[r][v] = tile.first ? V::Zero()
                              : LoadColumns<V>(rows.output + r * rows.output_stride + v * 16,
-                                              tile.columns > v * 16u ? tile.columns - v * 16 : 0);
+                                              ColumnsFrom(tile, v));
     });
   });
   const std::byte* unit = tile.weights;
@@ -165,18 +307,75 @@ void Int8Micro(const Int8Tile& tile, const Int8Rows& rows) {
   Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
     Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
       StoreColumns<V>(rows.output + r * rows.output_stride + v * 16, acc[r][v],
-                      tile.columns > v * 16u ? tile.columns - v * 16 : 0);
+                      ColumnsFrom(tile, v));
     });
   });
+}
+
+// Dots and scaled sums take 24 registers, so the accumulators are in memory: once per 256 inputs.
+template <class V, class Block, int MR, int NV>
+void Int8MicroK(const Int8Tile& tile, const Int8Rows& rows) {
+  constexpr size_t kUnitBytes = PackedUnitOf(Block::kType).bytes;
+  alignas(64) float acc[MR][NV][16];
+  Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+      V::Store(acc[r][v], tile.first ? V::Zero()
+                                     : LoadColumns<V>(rows.output + r * rows.output_stride + v * 16,
+                                                      ColumnsFrom(tile, v)));
+    });
+  });
+  const std::byte* unit = tile.weights;
+  SuperBlockRows at = {rows.a, rows.a_stride, rows.sums, rows.sum_stride};
+  Int8Prefetch<kGroupPanels * kUnitBytes> prefetch(tile, rows.index);
+  for (uint32_t block = 0; block < tile.blocks; ++block) {
+    prefetch.Step();
+    typename V::I sums[MR][NV];
+    Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA { sums[r][v] = V::Set1I(0); });
+    });
+    Block::Sums(unit, kUnitBytes, at, sums);
+    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+      const std::byte* scales = unit + v * kUnitBytes;
+      const typename V::F d = V::LoadHalf(reinterpret_cast<const uint16_t*>(scales));
+      Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+        const typename V::F da = V::Set1(rows.scales[r * rows.scale_stride + block]);
+        typename V::F sum = V::Fma(V::ToFloat(sums[r][v]), V::Mul(d, da), V::Load(acc[r][v]));
+        if constexpr (Block::kMins) {
+          const typename V::F dmin = V::LoadHalf(reinterpret_cast<const uint16_t*>(scales) + 16);
+          const typename V::I mins = Block::MinSums(scales, at.sums + r * at.sum_stride);
+          sum = V::Fma(V::ToFloat(mins), V::Mul(dmin, da), sum);
+        }
+        V::Store(acc[r][v], sum);
+      });
+    });
+    unit += kGroupPanels * kUnitBytes;
+    at.a += 256;
+    at.sums += kKSumWords;
+  }
+  Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+      StoreColumns<V>(rows.output + r * rows.output_stride + v * 16, V::Load(acc[r][v]),
+                      ColumnsFrom(tile, v));
+    });
+  });
+}
+
+template <class V, class Block, int MR, int NV>
+TESSERA_INLINE void Int8RowBlock(const Int8Tile& tile, const Int8Rows& rows) {
+  if constexpr (Block::kBlockK == 256) {
+    Int8MicroK<V, Block, MR, NV>(tile, rows);
+  } else {
+    Int8Micro<V, Block, MR, NV>(tile, rows);
+  }
 }
 
 // The template for `count` rows, 1..MR.
 template <class V, class Block, int MR, int NV>
 TESSERA_INLINE void Int8DispatchRows(uint32_t count, const Int8Tile& tile, const Int8Rows& rows) {
   if constexpr (MR == 1) {
-    Int8Micro<V, Block, 1, NV>(tile, rows);
+    Int8RowBlock<V, Block, 1, NV>(tile, rows);
   } else if (count == MR) {
-    Int8Micro<V, Block, MR, NV>(tile, rows);
+    Int8RowBlock<V, Block, MR, NV>(tile, rows);
   } else {
     Int8DispatchRows<V, Block, MR - 1, NV>(count, tile, rows);
   }
@@ -222,7 +421,7 @@ void Int8Group(const GemmArgs& args, uint32_t panel) {
     rows.a_stride = args.input.row_stride_bytes;
     rows.scales = args.input.scales + block;
     rows.scale_stride = args.input.scale_row_stride;
-    rows.sums = args.input.sums + block;
+    rows.sums = args.input.sums + size_t{block} * Block::kSumWords;
     rows.sum_stride = args.input.sum_row_stride;
     rows.output_stride = args.output_stride;
     for (uint32_t v = 0; v < kGroupPanels && v * 16 < columns; v += NV) {
@@ -252,6 +451,12 @@ void GemmQuantised(const GemmArgs& args) {
   switch (args.weights->type) {
     case WeightType::kQ8_0:
       return GemmInt8<V, Q8_0Block<V>>(args);
+    case WeightType::kQ4_0:
+      return GemmInt8<V, Q4_0Block<V>>(args);
+    case WeightType::kQ4_K:
+      return GemmInt8<V, Q4KBlock<V>>(args);
+    case WeightType::kQ6_K:
+      return GemmInt8<V, Q6KBlock<V>>(args);
     default:
       return;
   }

@@ -12,8 +12,33 @@
 namespace tessera::testing {
 namespace {
 
-constexpr WeightType kTypes[] = {WeightType::kF32, WeightType::kF16, WeightType::kBF16,
-                                 WeightType::kQ8_0};
+struct FileBlock {
+  uint32_t elements;
+  uint32_t bytes;
+};
+FileBlock FileBlockOf(WeightType type) {
+  switch (type) {
+    case WeightType::kF32:
+      return {1, 4};
+    case WeightType::kF16:
+    case WeightType::kBF16:
+      return {1, 2};
+    case WeightType::kQ8_0:
+      return {32, 34};
+    case WeightType::kQ4_0:
+      return {32, 18};
+    case WeightType::kQ4_K:
+      return {256, 144};
+    case WeightType::kQ6_K:
+      return {256, 210};
+  }
+  return {};
+}
+
+// Rows of the K types are whole blocks.
+uint32_t KFor(WeightType type, uint32_t k) {
+  return FileBlockOf(type).elements == 256 ? (k + 255) / 256 * 256 : k;
+}
 
 // Weights as a file has them, at an odd address, and activations in the form they want.
 struct Case {
@@ -36,7 +61,9 @@ struct Case {
     std::memcpy(&value, data() + byte, sizeof(T));
     return value;
   }
-  uint32_t blocks() const { return (k + 31) / 32; }
+  uint32_t block_elements() const { return InputFormOf(type) == InputForm::kInt8K ? 256 : 32; }
+  uint32_t blocks() const { return (k + block_elements() - 1) / block_elements(); }
+  uint32_t sum_words() const { return blocks() * (block_elements() == 256 ? kKSumWords : 1); }
 };
 
 uint16_t RandomHalf(Random& random, bool any_exponent) {
@@ -56,10 +83,34 @@ void FillRow(Random& random, Data data, std::byte* row, WeightType type, uint32_
       put(i * 2, static_cast<uint16_t>(bits >> 16));
     }
   }
-  if (type != WeightType::kQ8_0) return;
-  for (uint32_t b = 0; b < (k + 31) / 32; ++b) {
-    put(b * 34, RandomHalf(random, data != Data::kPlain));
-    for (uint32_t i = 0; i < 32; ++i) put(b * 34 + 2 + i, static_cast<int8_t>(random.Next()));
+  const FileBlock block = FileBlockOf(type);
+  if (block.elements == 1) return;
+  for (uint32_t b = 0; b < (k + block.elements - 1) / block.elements; ++b) {
+    const size_t at = size_t{b} * block.bytes;
+    for (uint32_t i = 0; i < block.bytes; ++i) put(at + i, static_cast<uint8_t>(random.Next()));
+    const uint16_t d = RandomHalf(random, data != Data::kPlain);
+    put(at + (type == WeightType::kQ6_K ? 208 : 0), d);
+    if (type == WeightType::kQ4_K) put(at + 2, RandomHalf(random, data != Data::kPlain));
+  }
+}
+
+// The sums to_int8 and to_int8_k make, by their description.
+void AppendSums(const int8_t* a, uint32_t block_elements, std::vector<int32_t>* sums) {
+  if (block_elements == 32) return sums->push_back(-std::accumulate(a, a + 32, 0));
+  for (int i = 0; i < 256; i += 16) sums->push_back(-std::accumulate(a + i, a + i + 16, 0));
+  int8_t bytes[16];
+  for (int s = 0; s < 8; ++s) {
+    const int sum = -std::accumulate(a + s * 32, a + s * 32 + 32, 0);
+    int high = 0;
+    while (sum - 64 * high >= 32) ++high;
+    while (sum - 64 * high < -32) --high;
+    bytes[s] = static_cast<int8_t>(sum - 64 * high);
+    bytes[8 + s] = static_cast<int8_t>(high);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    int32_t word;
+    std::memcpy(&word, bytes + i, 4);
+    sums->push_back(word);
   }
 }
 
@@ -67,28 +118,65 @@ Case MakeCase(uint64_t seed, WeightType type, uint32_t rows, uint32_t n, uint32_
   Random random(seed);
   Case c{};
   c.type = type, c.rows = rows, c.n = n, c.k = k;
-  c.row_bytes = type == WeightType::kF32    ? k * 4u
-                : type == WeightType::kQ8_0 ? c.blocks() * 34u
-                                            : k * 2u;
+  const FileBlock block = FileBlockOf(type);
+  c.row_bytes = size_t{(k + block.elements - 1) / block.elements} * block.bytes;
   c.file.resize(n * c.row_bytes + 1);
   for (uint32_t i = 0; i < n; ++i) {
     FillRow(random, data, c.file.data() + 1 + i * c.row_bytes, type, k);
   }
   c.a32 = Floats(random, size_t{rows} * k, data);
   for (float x : c.a32) c.a16.push_back(static_cast<uint16_t>(BitsOf(x) >> 16));
-  c.a8.resize(size_t{rows} * c.blocks() * 32);
+  const uint32_t stride = c.blocks() * c.block_elements();
+  c.a8.resize(size_t{rows} * stride);
   for (size_t i = 0; i < c.a8.size(); ++i) {
-    const uint32_t input = static_cast<uint32_t>(i % (c.blocks() * 32));
-    if (input < k) c.a8[i] = static_cast<int8_t>(random.Next());
+    if (i % stride < k) c.a8[i] = static_cast<int8_t>(random.Next());
   }
   c.a_scales = Floats(random, size_t{rows} * c.blocks(), data);
-  for (size_t i = 0; i < c.a8.size(); i += 32) {
-    c.a_sums.push_back(-std::accumulate(&c.a8[i], &c.a8[i] + 32, 0));
+  for (size_t i = 0; i < c.a8.size(); i += c.block_elements()) {
+    AppendSums(&c.a8[i], c.block_elements(), &c.a_sums);
   }
   c.storage = AlignedBuffer<std::byte>(PackedBytesNeeded(type, n, k));
   PackRows(type, n, k, 0, n, c.data(), c.row_bytes, c.storage.data());
   c.matrix = DescribePacked(type, n, k, c.storage.data());
   return c;
+}
+
+// A block of the file at byte `at`, by the closed forms of the format.
+float AddBlock(const Case& c, size_t at, const int8_t* a, float a_scale, float acc) {
+  const auto byte = [&](size_t i) { return static_cast<int>(c.At<uint8_t>(at + i)); };
+  const auto half = [&](size_t i) { return HalfToFloat(c.At<uint16_t>(at + i)); };
+  int64_t sum = 0;
+  int64_t mins = 0;
+  if (c.type == WeightType::kQ8_0) {
+    for (uint32_t i = 0; i < 32; ++i) sum += a[i] * c.At<int8_t>(at + 2 + i);
+    return std::fma(static_cast<float>(sum), half(0) * a_scale, acc);
+  }
+  if (c.type == WeightType::kQ4_0) {
+    for (uint32_t i = 0; i < 32; ++i) {
+      sum += a[i] * ((i < 16 ? byte(2 + i) & 15 : byte(2 + i - 16) >> 4) - 8);
+    }
+    return std::fma(static_cast<float>(sum), half(0) * a_scale, acc);
+  }
+  if (c.type == WeightType::kQ4_K) {
+    for (uint32_t i = 0; i < 256; ++i) {
+      const uint32_t s = i / 32;
+      const int scale = s < 4 ? byte(4 + s) & 63 : (byte(8 + s) & 15) | (byte(s) >> 6) << 4;
+      const int min = s < 4 ? byte(8 + s) & 63 : byte(8 + s) >> 4 | (byte(4 + s) >> 6) << 4;
+      const int q = byte(16 + i / 64 * 32 + i % 32);
+      sum += a[i] * scale * (s % 2 == 0 ? q & 15 : q >> 4);
+      mins += -a[i] * min;
+    }
+    acc = std::fma(static_cast<float>(sum), half(0) * a_scale, acc);
+    return std::fma(static_cast<float>(mins), half(2) * a_scale, acc);
+  }
+  for (uint32_t i = 0; i < 256; ++i) {
+    const uint32_t n = i / 128, r = i % 128, k = r / 32, l = r % 32;
+    const int low = byte(64 * n + l + 32 * (k & 1));
+    const int high = byte(128 + 32 * n + l) >> (2 * k) & 3;
+    const int q = ((k < 2 ? low & 15 : low >> 4) | high << 4) - 32;
+    sum += a[i] * q * c.At<int8_t>(at + 192 + 8 * n + 2 * k + l / 16);
+  }
+  return std::fma(static_cast<float>(sum), half(208) * a_scale, acc);
 }
 
 float WantedOutput(const Case& c, uint32_t m, uint32_t n) {
@@ -110,19 +198,14 @@ float WantedOutput(const Case& c, uint32_t m, uint32_t n) {
       std::memcpy(row.data(), c.data() + w, c.k * 2);
       return oracle::ChainBf16(c.a16.data() + size_t{m} * c.k, row.data(), c.k);
     }
-    case WeightType::kQ8_0:
+    default:
       for (uint32_t b = 0; b < c.blocks(); ++b) {
-        int dot = 0;
-        for (uint32_t i = 0; i < 32 && b * 32 + i < c.k; ++i) {
-          dot += c.a8[(size_t{m} * c.blocks() + b) * 32 + i] * c.At<int8_t>(w + b * 34 + 2 + i);
-        }
-        const float scale =
-            HalfToFloat(c.At<uint16_t>(w + b * 34)) * c.a_scales[size_t{m} * c.blocks() + b];
-        acc = std::fma(static_cast<float>(dot), scale, acc);
+        const size_t block = size_t{m} * c.blocks() + b;
+        acc = AddBlock(c, w + b * FileBlockOf(c.type).bytes,
+                       c.a8.data() + block * c.block_elements(), c.a_scales[block], acc);
       }
       return acc;
   }
-  return acc;
 }
 
 std::vector<float> Wanted(const Case& c) {
@@ -152,10 +235,13 @@ void RunPart(const KernelTable& table, const Case& c, uint32_t row, uint32_t row
       args.input = {c.a16.data() + size_t{row} * c.k, c.k * 2u};
       break;
     case InputForm::kInt8:
-      args.input = {c.a8.data() + size_t{row} * c.blocks() * 32,  c.blocks() * 32u,
-                    c.a_scales.data() + size_t{row} * c.blocks(), c.blocks(),
-                    c.a_sums.data() + size_t{row} * c.blocks(),   c.blocks()};
+    case InputForm::kInt8K: {
+      const uint32_t a8_stride = c.blocks() * c.block_elements();
+      args.input = {c.a8.data() + size_t{row} * a8_stride,         a8_stride,
+                    c.a_scales.data() + size_t{row} * c.blocks(),  c.blocks(),
+                    c.a_sums.data() + size_t{row} * c.sum_words(), c.sum_words()};
       break;
+    }
   }
   table.gemm(args);
 }
@@ -188,20 +274,21 @@ class Gemm : public KernelTest {
 TESSERA_KERNEL_TEST_SUITE(Gemm);
 
 TEST_P(Gemm, EveryRowCountIsTheChain) {
-  for (WeightType type : kTypes) {
+  for (WeightType type : kWeightTypes) {
     for (uint32_t rows = 1; rows <= 17; ++rows) {
-      const Case c = MakeCase(rows, type, rows, 83, 70, Data::kPlain);
+      const Case c = MakeCase(rows, type, rows, 83, KFor(type, 70), Data::kPlain);
       ASSERT_TRUE(SameBits(RunWhole(c), Wanted(c))) << static_cast<int>(type) << " rows " << rows;
     }
-    const Case c = MakeCase(96, type, 96, 64, 96, Data::kPlain);
+    const Case c = MakeCase(96, type, 96, 64, KFor(type, 96), Data::kPlain);
     EXPECT_TRUE(SameBits(RunWhole(c), Wanted(c)));
   }
 }
 
 TEST_P(Gemm, TailsOfNAndKAreTheChain) {
-  for (WeightType type : kTypes) {
+  for (WeightType type : kWeightTypes) {
     for (uint32_t n : {1u, 15u, 16u, 17u, 48u, 64u, 100u, 128u, 129u, 200u}) {
-      for (uint32_t k : {1u, 2u, 3u, 31u, 32u, 33u, 65u}) {
+      for (uint32_t k : {1u, 2u, 3u, 31u, 32u, 33u, 65u, 512u}) {
+        if (k != 512 && KFor(type, k) != k) continue;
         for (uint32_t rows : {1u, 2u, 3u, 8u}) {
           const Case c = MakeCase(n * 1000 + k, type, rows, n, k, Data::kPlain);
           ASSERT_TRUE(SameBits(RunWhole(c), Wanted(c)))
@@ -213,10 +300,10 @@ TEST_P(Gemm, TailsOfNAndKAreTheChain) {
 }
 
 TEST_P(Gemm, AwkwardValuesAreTheChain) {
-  for (WeightType type : kTypes) {
+  for (WeightType type : kWeightTypes) {
     for (Data data : kAllData) {
       for (uint32_t rows : {1u, 5u, 7u}) {
-        const Case c = MakeCase(rows, type, rows, 70, 259, data);
+        const Case c = MakeCase(rows, type, rows, 70, KFor(type, 259), data);
         ASSERT_TRUE(SameBits(RunWhole(c), Wanted(c)))
             << static_cast<int>(type) << " data " << static_cast<int>(data);
       }
@@ -226,9 +313,9 @@ TEST_P(Gemm, AwkwardValuesAreTheChain) {
 
 // Accumulators rest in the output between tiles of k (512 to 2048 inputs): still one chain.
 TEST_P(Gemm, TilesOfKDoNotShow) {
-  for (WeightType type : kTypes) {
+  for (WeightType type : kWeightTypes) {
     for (uint32_t rows : {1u, 2u, 4u, 13u}) {
-      const Case c = MakeCase(rows, type, rows, 150, 4200 + (rows & 1), Data::kNear);
+      const Case c = MakeCase(rows, type, rows, 150, KFor(type, 4200 + (rows & 1)), Data::kNear);
       ASSERT_TRUE(SameBits(RunWhole(c), Wanted(c))) << static_cast<int>(type) << " rows " << rows;
     }
   }
@@ -236,8 +323,8 @@ TEST_P(Gemm, TilesOfKDoNotShow) {
 
 TEST_P(Gemm, SplittingRowsAndPanelsDoesNotShow) {
   Random random(9);
-  for (WeightType type : kTypes) {
-    const Case c = MakeCase(5, type, 14, 250, 101, Data::kPlain);
+  for (WeightType type : kWeightTypes) {
+    const Case c = MakeCase(5, type, 14, 250, KFor(type, 101), Data::kPlain);
     const std::vector<float> whole = RunWhole(c);
     for (int round = 0; round < 10; ++round) {
       const size_t stride = c.n;
@@ -287,8 +374,8 @@ TEST_P(Gemm, AViewOfPartOfKIsThatPart) {
 }
 
 TEST(PackedMatrix, PartsPackedSeparatelyMakeTheSameBytes) {
-  for (WeightType type : kTypes) {
-    const Case c = MakeCase(3, type, 1, 77, 130, Data::kPlain);
+  for (WeightType type : kWeightTypes) {
+    const Case c = MakeCase(3, type, 1, 77, KFor(type, 130), Data::kPlain);
     AlignedBuffer<std::byte> parts(PackedBytesNeeded(type, c.n, c.k));
     for (auto [first, rows] : {std::pair{0u, 5u}, {5u, 27u}, {32u, 45u}}) {
       PackRows(type, c.n, c.k, first, rows, c.data() + first * c.row_bytes, c.row_bytes,

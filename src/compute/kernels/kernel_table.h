@@ -40,11 +40,17 @@ struct GemmInput {
   size_t sum_row_stride = 0;  // words
 };
 
+// Words of sums of a block of 256 activations.
+inline constexpr uint32_t kKSumWords = 20;
+
 // C[m, n] = Σ_k A[m, k]·W[n, k] for rows [0, rows) and panels [panel_begin, panel_end) of 16
 // columns. One accumulator per element from +0, k ascending:
 //   f32, f16   acc = fma(a_k, w_k, acc)
 //   bf16       per pair: acc = fma(a_odd, w_odd, acc), then acc = fma(a_even, w_even, acc)
-//   q8_0       per 32-block: acc = fma(float(Σ a·w), d_w·d_a, acc)
+//   q8_0, q4_0 per 32-block: acc = fma(float(Σ a·w), d_w·d_a, acc); w of q4_0 is q - 8
+//   q4_k       per 256-block: acc = fma(float(Σ_s sc_s·Σ a·q), d·d_a, acc), then
+//              acc = fma(float(Σ_s mn_s·(-Σ a)), dmin·d_a, acc); s: 8 sub-blocks of 32
+//   q6_k       per 256-block: acc = fma(float(Σ_s sc_s·Σ a·(q - 32)), d·d_a, acc); s: 16 of 16
 // Columns beyond W's n are not written. The range is of whole groups: panel_begin is a multiple of
 // kGroupPanels, and so is panel_end unless it is panel_count().
 struct GemmArgs {
@@ -160,6 +166,10 @@ struct KernelTable {
   // d infinite, so that it cannot vanish from the products. sums: -Σq of each block, which takes
   // the offset of unsigned weights off a dot product.
   void (*to_int8)(const float* x, uint32_t n, int8_t* y, float* scales, int32_t* sums) = nullptr;
+  // The same per block of 256, of which n is a multiple. kKSumWords of sums for each: -Σq of its 16
+  // runs of 16; then, as bytes, low[8] and high[8] of its runs of 32, -Σq = 64·high + low with
+  // -32 ≤ low < 32.
+  void (*to_int8_k)(const float* x, uint32_t n, int8_t* y, float* scales, int32_t* sums) = nullptr;
   // out = silu(gate)·x, silu(v) = v / (1 + exp(-v))
   void (*silu_mul)(const float* gate, const float* x, uint32_t n, float* out) = nullptr;
   // residual_i = residual_i + (a_i + b_i); b may be null: residual_i + a_i

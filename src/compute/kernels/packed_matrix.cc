@@ -5,15 +5,17 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "compute/tensor/quant_blocks.h"
 
 namespace tessera {
 namespace {
 
 constexpr uint32_t kLanes = 16;
-constexpr uint32_t kBlock = 32;  // of q8_0: an f16 scale, then 32 int8
-constexpr size_t kBlockFileBytes = 2 + 32;
-// Inputs packed per pass over the 16 rows of a panel: at most 64·16·4 B = 4 KiB are being written.
-constexpr uint32_t kPassInputs = 64;
+// Where the weights of a unit start: after d and dmin, or the d of two blocks.
+constexpr uint32_t kScaleBytes = 64;
+constexpr uint32_t kSubScaleBytes = 256;
+// Inputs packed per pass over the 16 rows of a panel: at most 256·16·4 B = 16 KiB are being written.
+constexpr uint32_t kPassInputs = 256;
 
 size_t GroupBytes(WeightType type, uint32_t k) {
   const PackedUnit unit = PackedUnitOf(type);
@@ -31,21 +33,101 @@ void PackElements(const std::byte* row, uint32_t begin, uint32_t end, uint32_t l
   }
 }
 
-// Whole blocks: what a file has beyond k meets activations that are zero.
-void PackQ8Row(const std::byte* row, uint32_t begin, uint32_t end, uint32_t lane,
-               std::byte* panel) {
-  constexpr PackedUnit kUnit = PackedUnitOf(WeightType::kQ8_0);
-  for (uint32_t b = begin / kBlock; b * kBlock < end; ++b) {
-    const std::byte* block = row + b * kBlockFileBytes;
-    std::byte* unit = panel + size_t{b / 2} * kGroupPanels * kUnit.bytes;
-    std::memcpy(unit + (b % 2 * kLanes + lane) * 2, block, 2);
-    std::byte* to = unit + 64 + (b % 2 * 8 * kLanes + lane) * 4;
-    for (uint32_t j = 0; j < 8; ++j) {
-      uint32_t four;
-      std::memcpy(&four, block + 2 + 4 * j, 4);
-      four ^= 0x80808080u;  // + 128
-      std::memcpy(to + j * kLanes * 4, &four, 4);
+// The 4 bytes of one output's lane in a vector of 64.
+void Put(std::byte* vectors, uint32_t vector, uint32_t lane, uint32_t four) {
+  std::memcpy(vectors + (vector * kLanes + lane) * 4, &four, 4);
+}
+uint32_t Four(const void* bytes) {
+  uint32_t four;
+  std::memcpy(&four, bytes, 4);
+  return four;
+}
+
+// The types of blocks of 32, two to a unit: file bytes after the half of d, in fours; `flip` adds
+// 128 to each byte of q8_0. q4_0's nibbles lie in the file as they do here.
+template <uint32_t kFours, uint32_t kFlip>
+void PackHalfUnit(const std::byte* block, uint32_t lane, uint32_t half, std::byte* unit) {
+  std::memcpy(unit + (half * kLanes + lane) * 2, block, 2);
+  std::byte* vectors = unit + kScaleBytes + half * kFours * kLanes * 4;
+  for (uint32_t j = 0; j < kFours; ++j) Put(vectors, j, lane, Four(block + 2 + 4 * j) ^ kFlip);
+}
+
+void PackQ8_0(const std::byte* block, uint32_t lane, uint32_t half, std::byte* unit) {
+  PackHalfUnit<8, 0x80808080u>(block, lane, half, unit);
+}
+void PackQ4_0(const std::byte* block, uint32_t lane, uint32_t half, std::byte* unit) {
+  PackHalfUnit<4, 0>(block, lane, half, unit);
+}
+
+void PackQ4K(const std::byte* block, uint32_t lane, uint32_t, std::byte* unit) {
+  const Q4KIntegers k = UnpackQ4K(block);
+  std::memcpy(unit + lane * 2, block, 2);
+  std::memcpy(unit + (kLanes + lane) * 2, block + 2, 2);
+  std::byte* scales = unit + kScaleBytes;
+  for (uint32_t s = 0; s < 8; ++s) scales[s * kLanes + lane] = std::byte{k.scales[s]};
+  for (uint32_t s = 0; s < 8; s += 4) Put(scales + 8 * kLanes, s / 4, lane, Four(k.mins + s));
+  std::byte* vectors = unit + kScaleBytes + kSubScaleBytes;
+  for (uint32_t s = 0; s < 8; ++s) {
+    for (uint32_t j = 0; j < 4; ++j) {
+      const uint8_t* q = k.q + s * 32 + j * 4;
+      Put(vectors, s * 4 + j, lane, Four(q) | Four(q + 16) << 4);
     }
+  }
+}
+
+void PackQ6K(const std::byte* block, uint32_t lane, uint32_t, std::byte* unit) {
+  const Q6KIntegers k = UnpackQ6K(block);
+  std::memcpy(unit + lane * 2, block + 208, 2);
+  for (uint32_t s = 0; s < 16; ++s) {
+    unit[kScaleBytes + s * kLanes + lane] = static_cast<std::byte>(k.scales[s]);
+  }
+  constexpr uint32_t kLow = 0x0F0F0F0Fu;
+  constexpr uint32_t kPair = 0x03030303u;
+  std::byte* vectors = unit + kScaleBytes + kSubScaleBytes;
+  for (uint32_t group = 0; group < 4; ++group, vectors += 12 * kLanes * 4) {
+    const uint8_t* q = k.q + group * 64;
+    for (uint32_t i = 0; i < 8; ++i) {
+      Put(vectors, i, lane, (Four(q + 4 * i) & kLow) | (Four(q + 32 + 4 * i) & kLow) << 4);
+    }
+    for (uint32_t i = 0; i < 4; ++i) {
+      uint32_t pairs = 0;
+      for (uint32_t f = 0; f < 4; ++f) {
+        pairs |= (Four(q + 16 * f + 4 * i) >> 4 & kPair) << (2 * f);
+      }
+      Put(vectors, 8 + i, lane, pairs);
+    }
+  }
+}
+
+// Inputs [begin, end) of one output in whole blocks: what a file has beyond k meets activations
+// that are zero.
+template <uint32_t kBlock, size_t kBlockFileBytes, class Pack>
+void PackBlocks(WeightType type, const std::byte* row, uint32_t begin, uint32_t end, uint32_t lane,
+                std::byte* panel, Pack pack) {
+  const PackedUnit unit = PackedUnitOf(type);
+  for (uint32_t input = begin; input < end; input += kBlock) {
+    pack(row + input / kBlock * kBlockFileBytes, lane, input % unit.k / kBlock,
+         panel + size_t{input / unit.k} * kGroupPanels * unit.bytes);
+  }
+}
+
+void PackInputs(WeightType type, const std::byte* row, uint32_t begin, uint32_t end, uint32_t lane,
+                std::byte* panel) {
+  switch (type) {
+    case WeightType::kF32:
+      return PackElements<4, 1>(row, begin, end, lane, panel);
+    case WeightType::kF16:
+      return PackElements<2, 1>(row, begin, end, lane, panel);
+    case WeightType::kBF16:
+      return PackElements<2, 2>(row, begin, end, lane, panel);
+    case WeightType::kQ8_0:
+      return PackBlocks<32, 34>(type, row, begin, end, lane, panel, PackQ8_0);
+    case WeightType::kQ4_0:
+      return PackBlocks<32, 18>(type, row, begin, end, lane, panel, PackQ4_0);
+    case WeightType::kQ4_K:
+      return PackBlocks<256, 144>(type, row, begin, end, lane, panel, PackQ4K);
+    case WeightType::kQ6_K:
+      return PackBlocks<256, 210>(type, row, begin, end, lane, panel, PackQ6K);
   }
 }
 
@@ -73,21 +155,7 @@ void PackRows(WeightType type, uint32_t n, uint32_t k, uint32_t first, uint32_t 
     for (uint32_t begin = 0; begin < k; begin += kPassInputs) {
       const uint32_t end = k - begin < kPassInputs ? k : begin + kPassInputs;
       for (uint32_t i = 0; i < count; ++i) {
-        const std::byte* from = data + (row + i) * row_bytes;
-        switch (type) {
-          case WeightType::kF32:
-            PackElements<4, 1>(from, begin, end, lane + i, panel);
-            break;
-          case WeightType::kF16:
-            PackElements<2, 1>(from, begin, end, lane + i, panel);
-            break;
-          case WeightType::kBF16:
-            PackElements<2, 2>(from, begin, end, lane + i, panel);
-            break;
-          case WeightType::kQ8_0:
-            PackQ8Row(from, begin, end, lane + i, panel);
-            break;
-        }
+        PackInputs(type, data + (row + i) * row_bytes, begin, end, lane + i, panel);
       }
     }
     row += count;

@@ -20,6 +20,7 @@ constexpr KernelTable MakeTable(const char* isa) {
   table.rms_norm = RmsNorm<V>;
   table.to_bf16 = ToBf16<V>;
   table.to_int8 = ToInt8<V>;
+  table.to_int8_k = ToInt8K<V>;
   table.silu_mul = SiluMul<V>;
   table.add_residual = AddResidual<V>;
   table.rope = Rope<V>;

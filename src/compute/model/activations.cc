@@ -31,6 +31,11 @@ class ActivationCarver {
     input.int8 = Take<int8_t>(rows * input.int8_stride());
     input.scales = Take<float>(rows * input.block_stride());
     input.sums = Take<int32_t>(rows * input.block_stride());
+    if (input.super_blocks() > 0) {
+      input.int8_k = Take<int8_t>(rows * input.int8_stride());
+      input.k_scales = Take<float>(rows * input.super_block_stride());
+      input.k_sums = Take<int32_t>(rows * input.k_sum_stride());
+    }
     return input;
   }
   uint64_t used_bytes() const { return used_bytes_; }

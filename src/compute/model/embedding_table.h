@@ -9,13 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compute/gguf/gguf_types.h"
 #include "compute/kernels/packed_matrix.h"
 #include "compute/model/tensor_values.h"
 
 namespace tessera {
 
 struct EmbeddingTable {
-  WeightType type = WeightType::kF32;
+  GgufTensorType type = GgufTensorType::kF32;
   uint32_t width = 0;
   const std::byte* rows = nullptr;  // null: tied
   size_t row_bytes = 0;

@@ -102,6 +102,8 @@ std::vector<Toy> Toys() {
       {"falcon-h1 f16", ToyOptions(Architecture::kFalconH1, GgufTensorType::kF16)},
       {"falcon-h1 bf16", ToyOptions(Architecture::kFalconH1, GgufTensorType::kBF16)},
       {"falcon-h1 q8_0", ToyOptions(Architecture::kFalconH1, GgufTensorType::kQ8_0)},
+      {"falcon-h1 q4_0", ToyOptions(Architecture::kFalconH1, GgufTensorType::kQ4_0)},
+      {"falcon-h1 q4_k and q6_k", ToyOptions(Architecture::kFalconH1, GgufTensorType::kQ4_K)},
       {"mamba2 bf16", ToyOptions(Architecture::kMamba2, GgufTensorType::kBF16)},
       {"llama bf16", ToyOptions(Architecture::kLlama, GgufTensorType::kBF16)},
       {"falcon-h1 f32, bf16 state", ToyOptions(Architecture::kFalconH1, GgufTensorType::kF32),
@@ -110,6 +112,7 @@ std::vector<Toy> Toys() {
        StateType::kBF16},
   };
   toys[1].options.ssm_norm = true;
+  toys[5].options.larger_where_it_matters = true;
   toys.back().options.shape.ssm_state = 64;  // rows of whole lines: kept in registers by the scan
   return toys;
 }

@@ -9,6 +9,10 @@ void InputRows::Prepare(const KernelTable& kernels, FormSet forms, uint32_t row)
     kernels.to_int8(Row(row), k, int8 + row * int8_stride(), scales + row * block_stride(),
                     sums + row * block_stride());
   }
+  if (forms.int8_k) {
+    kernels.to_int8_k(Row(row), k, int8_k + row * int8_stride(),
+                      k_scales + row * super_block_stride(), k_sums + row * k_sum_stride());
+  }
 }
 
 GemmInput InputRows::For(InputForm form) const {
@@ -17,6 +21,8 @@ GemmInput InputRows::For(InputForm form) const {
       return {bf16, bf16_stride() * sizeof(uint16_t)};
     case InputForm::kInt8:
       return {int8, int8_stride(), scales, block_stride(), sums, block_stride()};
+    case InputForm::kInt8K:
+      return {int8_k, int8_stride(), k_scales, super_block_stride(), k_sums, k_sum_stride()};
     default:
       return {f32, f32_stride * sizeof(float)};
   }

@@ -130,7 +130,7 @@ Status ModelLoader::PlanOutput() {
   TESSERA_RETURN_IF_ERROR(AddValues("output_norm.weight", {shape.width}, &model_->output_norm_));
   TESSERA_ASSIGN_OR_RETURN(MatrixTensor rows,
                            source_.Matrix("token_embd.weight", shape.vocab_size, shape.width));
-  embedding->type = rows.type;
+  embedding->type = rows.tensor->type;
   embedding->width = shape.width;
   embedding->row_bytes = rows.tensor->row_bytes();
   embedding->packed = &model_->output_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <span>
@@ -40,18 +41,34 @@ std::string_view ArchitectureName(Architecture architecture) {
   return "";
 }
 
-uint32_t FileType(GgufTensorType type) {
-  const std::map<GgufTensorType, uint32_t> numbers = {{GgufTensorType::kF32, 0},
-                                                      {GgufTensorType::kF16, 1},
-                                                      {GgufTensorType::kQ8_0, 7},
-                                                      {GgufTensorType::kBF16, 32}};
-  return numbers.at(type);
+uint32_t FileType(const RandomModelOptions& options) {
+  // As the usual quantiser numbers its recipes; of Q3_K and Q4_K the small and the medium one.
+  const std::map<GgufTensorType, uint32_t> numbers = {
+      {GgufTensorType::kF32, 0},   {GgufTensorType::kF16, 1},   {GgufTensorType::kQ4_0, 2},
+      {GgufTensorType::kQ4_1, 3},  {GgufTensorType::kQ8_0, 7},  {GgufTensorType::kQ5_0, 8},
+      {GgufTensorType::kQ5_1, 9},  {GgufTensorType::kQ2_K, 10}, {GgufTensorType::kQ3_K, 11},
+      {GgufTensorType::kQ4_K, 14}, {GgufTensorType::kQ5_K, 16}, {GgufTensorType::kQ6_K, 18},
+      {GgufTensorType::kBF16, 32}};
+  constexpr uint32_t kQ4_K_M = 15;
+  return options.larger_where_it_matters ? kQ4_K_M : numbers.at(options.type);
 }
 
 // Two values of 32 random bits from each 64.
 class ValueStream {
  public:
   ValueStream(const RandomModel::Tensor& tensor, uint64_t seed) : tensor_(tensor), random_(seed) {}
+
+  // The larger end of the range, within ±20 %.
+  float Bound() {
+    const float bound = std::max(std::fabs(tensor_.low), std::fabs(tensor_.high));
+    return bound * (0.8f + 0.4f * static_cast<float>(random_.Next() >> 40) * 0x1p-24f);
+  }
+  void Fill(std::byte* bytes, size_t count) {
+    for (size_t i = 0; i < count; i += 8) {
+      const uint64_t bits = random_.Next();
+      std::memcpy(bytes + i, &bits, std::min<size_t>(8, count - i));
+    }
+  }
 
   float Next() {
     if (half_ == 0) bits_ = random_.Next();
@@ -86,6 +103,106 @@ void AppendQ8Block(std::vector<std::byte>* out, const float* values) {
   }
 }
 
+// Where a block has its scales, and what they are for a largest weight of 1: integers are uniform
+// and random scales near the middle of what they can be, so that d is 1 / (largest integer · scale).
+// Where there is a minimum or an offset, it makes the mean zero.
+struct RandomBlock {
+  size_t d;  // byte of the f16
+  float d_value;
+  size_t min;  // of dmin or m; 0: none
+  float min_over_d;
+};
+
+RandomBlock RandomBlockOf(GgufTensorType type) {
+  switch (type) {
+    case GgufTensorType::kQ4_0:
+      return {0, 1.0f / 8, 0, 0};
+    case GgufTensorType::kQ4_1:
+      return {0, 1.0f / 7.5f, 2, -7.5f};
+    case GgufTensorType::kQ5_0:
+      return {0, 1.0f / 16, 0, 0};
+    case GgufTensorType::kQ5_1:
+      return {0, 1.0f / 15.5f, 2, -15.5f};
+    case GgufTensorType::kQ2_K:
+      return {80, 1.0f / (1.5f * 13.5f), 82, 1.5f};
+    case GgufTensorType::kQ3_K:
+      return {108, 1.0f / (4 * 27.5f), 0, 0};
+    case GgufTensorType::kQ4_K:
+      return {0, 1.0f / (7.5f * 55.5f), 2, 7.5f};
+    case GgufTensorType::kQ5_K:
+      return {0, 1.0f / (15.5f * 55.5f), 2, 15.5f};
+    case GgufTensorType::kQ6_K:
+      return {208, 1.0f / (32 * 111.5f), 0, 0};
+    default:
+      return {};
+  }
+}
+
+// Random bytes at `s` become 6-bit scales of 48..63 and equal minima (UnpackSixBits).
+void EvenSixBits(std::byte* s) {
+  for (size_t i = 0; i < 4; ++i) {
+    const auto low = s[i] & std::byte{0x0F};
+    const auto next = s[i + 8] & std::byte{0x0F};
+    s[i] = s[i + 4] = std::byte{0xF0} | low;  // this scale, and the upper bits of the next four
+    s[i + 8] = next | next << 4;
+  }
+}
+
+// The sub-blocks' scales of a K type: near the largest, of either sign where they may be.
+void EvenScales(GgufTensorType type, std::byte* block) {
+  switch (type) {
+    case GgufTensorType::kQ2_K:
+      for (size_t i = 0; i < 16; ++i) {
+        const auto scale = std::byte{0x0C} | (block[i] & std::byte{0x03});
+        block[i] = scale | scale << 4;
+      }
+      return;
+    case GgufTensorType::kQ3_K:  // 56..63 is 24..31, 0..7 is -32..-25
+      for (size_t i = 0; i < 4; ++i) {
+        std::byte* s = block + 96;
+        for (size_t g = i; g < 16; g += 4) {
+          std::byte& low = s[g % 8];
+          const size_t shift = g < 8 ? 0 : 4;
+          const bool negative = (s[8 + i] >> (g / 4 * 2) & std::byte{1}) == std::byte{0};
+          low = (low & ~(std::byte{0x0F} << shift)) |
+                (((low >> shift & std::byte{0x07}) | (negative ? std::byte{0x00} : std::byte{0x08}))
+                 << shift);
+          const auto pair = negative ? std::byte{0x00} : std::byte{0x03};
+          s[8 + i] = (s[8 + i] & ~(std::byte{0x03} << (g / 4 * 2))) | pair << (g / 4 * 2);
+        }
+      }
+      return;
+    case GgufTensorType::kQ4_K:
+    case GgufTensorType::kQ5_K:
+      return EvenSixBits(block + 4);
+    case GgufTensorType::kQ6_K:  // 96..127 and -97..-128
+      for (size_t i = 192; i < 208; ++i) {
+        const bool negative = (block[i] & std::byte{0x80}) != std::byte{0};
+        const auto low = block[i] & std::byte{0x1F};
+        block[i] = (negative ? std::byte{0x80} : std::byte{0x60}) | low;
+      }
+      return;
+    default:
+      return;
+  }
+}
+
+void AppendRandomBlock(GgufTensorType type, ValueStream* values, std::vector<std::byte>* out) {
+  const size_t bytes = FindTensorTraits(static_cast<uint32_t>(type))->block_bytes;
+  const size_t at = out->size();
+  out->resize(at + bytes);
+  std::byte* block = out->data() + at;
+  const RandomBlock parts = RandomBlockOf(type);
+  values->Fill(block, bytes);
+  EvenScales(type, block);
+  const float d = parts.d_value * values->Bound();
+  const uint16_t d_half = FloatToHalf(d);
+  std::memcpy(block + parts.d, &d_half, 2);
+  if (parts.min == 0) return;
+  const uint16_t min_half = FloatToHalf(d * parts.min_over_d);
+  std::memcpy(block + parts.min, &min_half, 2);
+}
+
 // The next block of a tensor (one element for the types without blocks).
 void AppendBlock(GgufTensorType type, ValueStream* values, std::vector<std::byte>* out) {
   switch (type) {
@@ -100,7 +217,9 @@ void AppendBlock(GgufTensorType type, ValueStream* values, std::vector<std::byte
       for (float& value : block) value = values->Next();
       return AppendQ8Block(out, block);
     }
-    default:  // only after an edit: zeros
+    default:
+      if (WeightTypeOf(type)) return AppendRandomBlock(type, values, out);
+      // Only after an edit: zeros.
       out->resize(out->size() + FindTensorTraits(static_cast<uint32_t>(type))->block_bytes);
   }
 }
@@ -147,8 +266,7 @@ struct KeyWriter {
 };
 
 Status CheckOptions(const RandomModelOptions& options) {
-  std::optional<WeightType> type = WeightTypeOf(options.type);
-  if (!type) {
+  if (!WeightTypeOf(options.type)) {
     return InvalidArgument(fmt::format("weight type: expected one of {}, found {}", kMatrixTypes,
                                        TensorTypeName(options.type)));
   }
@@ -160,9 +278,10 @@ Status CheckOptions(const RandomModelOptions& options) {
   }
   for (uint32_t k :
        {shape.width, shape.heads * shape.head_dim, shape.ssm_inner, shape.feed_forward}) {
-    if (*type == WeightType::kQ8_0 && k % kQ8Block != 0) {
-      return InvalidArgument(
-          fmt::format("Q8_0: expected rows of a multiple of {}, found {}", kQ8Block, k));
+    if (FindTensorTraits(static_cast<uint32_t>(options.type))->block_elements > 1 &&
+        k % kQ8Block != 0) {
+      return InvalidArgument(fmt::format("{}: expected rows of a multiple of {}, found {}",
+                                         TensorTypeName(options.type), kQ8Block, k));
     }
   }
   return Status::Ok();
@@ -187,7 +306,7 @@ void RandomModel::AddShapeKeys() {
   };
   keys.push_back({"general.architecture", std::string(ArchitectureName(shape.architecture))});
   keys.push_back({"general.name", shape.name});
-  keys.push_back({"general.file_type", FileType(options_.type)});
+  keys.push_back({"general.file_type", FileType(options_)});
   add("block_count", shape.layers);
   add("context_length", shape.context_length);
   add("embedding_length", shape.width);
@@ -241,10 +360,25 @@ void RandomModel::AddVocabulary() {
   keys.push_back({"tokenizer.ggml.add_bos_token", false});
 }
 
+GgufTensorType RandomModel::TypeOfMatrix(const std::string& name, uint32_t k) const {
+  GgufTensorType type = options_.type;
+  if (FindTensorTraits(static_cast<uint32_t>(type))->block_elements == 256 && k % 256 != 0) {
+    return GgufTensorType::kQ8_0;
+  }
+  if (!options_.larger_where_it_matters) return type;
+  uint32_t layer = 0;
+  const bool in_layer = std::sscanf(name.c_str(), "blk.%u.", &layer) == 1;
+  const bool matters = in_layer ? layer % 2 == 0 && (name.ends_with("attn_v.weight") ||
+                                                     name.ends_with("ffn_down.weight"))
+                                : name == "output.weight" || options_.tied_output;
+  return matters ? GgufTensorType::kQ6_K : type;
+}
+
 // Uniform in ±sqrt(3/k): variance 1/k.
 void RandomModel::AddMatrix(std::string name, uint32_t n, uint32_t k) {
   const float bound = std::sqrt(3.0f / static_cast<float>(k));
-  tensors.push_back({std::move(name), options_.type, {k, n}, -bound, bound});
+  const GgufTensorType type = TypeOfMatrix(name, k);
+  tensors.push_back({std::move(name), type, {k, n}, -bound, bound});
 }
 
 void RandomModel::AddSmall(std::string name, std::vector<uint64_t> ne, float low, float high) {
@@ -293,8 +427,12 @@ void RandomModel::AddTensors() {
   const ModelShape& shape = options_.shape;
   // Embedding elements of variance 1, whatever d.
   const float embedding = std::sqrt(3.0f);
-  tensors.push_back(
-      {"token_embd.weight", options_.type, {shape.width, shape.vocab_size}, -embedding, embedding});
+  const GgufTensorType embedding_type = TypeOfMatrix("token_embd.weight", shape.width);
+  tensors.push_back({"token_embd.weight",
+                     embedding_type,
+                     {shape.width, shape.vocab_size},
+                     -embedding,
+                     embedding});
   if (!options_.tied_output) AddMatrix("output.weight", shape.vocab_size, shape.width);
   AddSmall("output_norm.weight", {shape.width}, 0.9f, 1.1f);
   for (uint32_t i = 0; i < shape.layers; ++i) {

@@ -6,7 +6,7 @@
 // (256 bytes, then one merge per token, one control token at the end; pre-tokenizer falcon-h1).
 //
 // The weights behave like a trained model's at start: matrices keep the size of what goes through
-// them (variance 1/k), norms are near 1, A is in [-16, -1] and the time steps' biases give Δ of
+// them (variance about 1/k), norms are near 1, A is in [-16, -1] and the time steps' biases give Δ of
 // 1e-3 to 1e-1.
 //
 // R1  The same options give the same bytes.
@@ -35,9 +35,13 @@ class GgufWriter;
 
 struct RandomModelOptions {
   ModelShape shape;
-  GgufTensorType type = GgufTensorType::kBF16;  // of the matrices: F32, F16, BF16 or Q8_0
-  bool ssm_norm = false;                        // falcon-h1; mamba2 always has it
-  bool tied_output = false;                     // no output.weight
+  // Of the matrices: any type a model may have (kMatrixTypes). A K type has blocks of 256; a matrix
+  // whose rows are no multiple of it becomes Q8_0.
+  GgufTensorType type = GgufTensorType::kBF16;
+  // With Q4_K: Q6_K for the output head and, in every other layer, attn_v and ffn_down.
+  bool larger_where_it_matters = false;
+  bool ssm_norm = false;     // falcon-h1; mamba2 always has it
+  bool tied_output = false;  // no output.weight
   uint64_t seed = 1;
 };
 
@@ -49,7 +53,8 @@ class RandomModel {
     std::string name;
     Value value;
   };
-  // Values are uniform in [low, high).
+  // Values are uniform in [low, high); in the types that are not rounded from such values (all
+  // quantised ones but Q8_0) integers are uniform, with scales that give about that range.
   struct Tensor {
     std::string name;
     GgufTensorType type = GgufTensorType::kF32;
@@ -78,6 +83,7 @@ class RandomModel {
   void AddAttention(const std::string& layer);
   void AddSsm(const std::string& layer);
   void AddMlp(const std::string& layer);
+  GgufTensorType TypeOfMatrix(const std::string& name, uint32_t k) const;
   void AddMatrix(std::string name, uint32_t n, uint32_t k);
   void AddSmall(std::string name, std::vector<uint64_t> ne, float low, float high);
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/model/tensor_values.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "compute/tensor/number_formats.h"
+#include "compute/tensor/quant_blocks.h"
 
 namespace tessera {
 namespace {
 
 constexpr uint32_t kPanelColumns = 16;
-constexpr uint32_t kQ8Block = 32;
-constexpr size_t kQ8BlockBytes = 34;  // f16 scale, 32 int8
 
 template <typename T>
 T Load(const std::byte* bytes) {
@@ -19,29 +20,136 @@ T Load(const std::byte* bytes) {
   return value;
 }
 
-void ReadQ8Row(const std::byte* row, uint32_t count, float* values) {
-  for (uint32_t i = 0; i < count; ++i) {
-    const std::byte* block = row + i / kQ8Block * kQ8BlockBytes;
-    const float scale = HalfToFloat(Load<uint16_t>(block));
-    values[i] = static_cast<float>(Load<int8_t>(block + 2 + i % kQ8Block)) * scale;
+float LoadHalf(const std::byte* bytes) { return HalfToFloat(Load<uint16_t>(bytes)); }
+
+// What the GEMM kernels do with a type, and how a block of it is read (null: by element).
+struct MatrixType {
+  GgufTensorType type;
+  WeightType packed;
+  ReadBlock read;
+};
+constexpr MatrixType kMatrixTypeList[] = {
+    {GgufTensorType::kF32, WeightType::kF32, nullptr},
+    {GgufTensorType::kF16, WeightType::kF16, nullptr},
+    {GgufTensorType::kBF16, WeightType::kBF16, nullptr},
+    {GgufTensorType::kQ8_0, WeightType::kQ8_0, ReadQ8_0},
+    {GgufTensorType::kQ4_0, WeightType::kQ4_0, ReadQ4_0},
+    {GgufTensorType::kQ4_K, WeightType::kQ4_K, ReadQ4K},
+    {GgufTensorType::kQ6_K, WeightType::kQ6_K, ReadQ6K},
+    {GgufTensorType::kQ4_1, WeightType::kBF16, ReadQ4_1},
+    {GgufTensorType::kQ5_0, WeightType::kBF16, ReadQ5_0},
+    {GgufTensorType::kQ5_1, WeightType::kBF16, ReadQ5_1},
+    {GgufTensorType::kQ2_K, WeightType::kBF16, ReadQ2K},
+    {GgufTensorType::kQ3_K, WeightType::kBF16, ReadQ3K},
+    {GgufTensorType::kQ5_K, WeightType::kBF16, ReadQ5K},
+};
+
+const MatrixType* Find(GgufTensorType type) {
+  for (const MatrixType& known : kMatrixTypeList) {
+    if (known.type == type) return &known;
+  }
+  return nullptr;
+}
+
+void ReadBlocks(const MatrixType& type, const std::byte* row, uint32_t count, float* values) {
+  const GgufTensorTraits* traits = FindTensorTraits(static_cast<uint32_t>(type.type));
+  float block[kSuperBlock];
+  for (uint32_t i = 0; i < count; i += traits->block_elements) {
+    type.read(row, block);
+    row += traits->block_bytes;
+    const uint32_t part = std::min(count - i, traits->block_elements);
+    for (uint32_t j = 0; j < part; ++j) {
+      values[i + j] =
+          type.packed == WeightType::kBF16 ? Bf16ToFloat(FloatToBf16(block[j])) : block[j];
+    }
   }
 }
+
+// A column of a panel: what its blocks were packed from (packed_matrix.h). Element k of it, when
+// `step` consecutive k lie together, is at index [k/step][16][step].
+struct PackedColumn {
+  const PackedMatrix& matrix;
+  const std::byte* panel;
+  uint32_t column;
+
+  const std::byte* Unit(uint32_t k) const {
+    return panel + size_t{k / PackedUnitOf(matrix.type).k} * matrix.unit_stride_bytes();
+  }
+
+  size_t Element(uint32_t k, uint32_t step) const {
+    return (size_t{k / step} * kPanelColumns + column) * step + k % step;
+  }
+  // The nibble of input i of vectors that hold `inputs` of them.
+  static int Nibble(const std::byte* vectors, uint32_t column, uint32_t i, uint32_t inputs) {
+    const uint32_t half = inputs / 2;
+    const size_t at = (size_t{i % half / 4} * kPanelColumns + column) * 4 + i % 4;
+    const auto byte = Load<uint8_t>(vectors + at);
+    return i < half ? byte & 15 : byte >> 4;
+  }
+
+  float Q8_0(uint32_t k) const {
+    const std::byte* unit = Unit(k);
+    const float d = LoadHalf(unit + (k / 32 % 2 * kPanelColumns + column) * 2);
+    return static_cast<float>(Load<uint8_t>(unit + 64 + Element(k % 64, 4)) - 128) * d;
+  }
+  float Q4_0(uint32_t k) const {
+    const std::byte* unit = Unit(k);
+    const uint32_t half = k / 32 % 2;
+    const float d = LoadHalf(unit + (half * kPanelColumns + column) * 2);
+    return static_cast<float>(Nibble(unit + 64 + half * 256, column, k % 32, 32) - 8) * d;
+  }
+  float Q4K(uint32_t k) const {
+    const std::byte* unit = Unit(k);
+    const uint32_t sub = k % 256 / 32;
+    const auto scale = Load<uint8_t>(unit + 64 + sub * kPanelColumns + column);
+    const auto min = Load<uint8_t>(unit + 192 + Element(sub, 4));
+    const int q = Nibble(unit + 320 + sub * 256, column, k % 32, 32);
+    const float product = LoadHalf(unit + 2 * column) * scale * static_cast<float>(q);
+    return product - LoadHalf(unit + 32 + 2 * column) * min;
+  }
+  float Q6K(uint32_t k) const {
+    const std::byte* unit = Unit(k);
+    const auto scale = Load<int8_t>(unit + 64 + k % 256 / 16 * kPanelColumns + column);
+    const std::byte* group = unit + 320 + k % 256 / 64 * 768;
+    const auto pairs = Load<uint8_t>(group + 512 + Element(k % 16, 4));
+    const int high = pairs >> (k % 64 / 16 * 2) & 3;
+    const int q = (Nibble(group, column, k % 64, 64) | high << 4) - 32;
+    return LoadHalf(unit + 2 * column) * scale * static_cast<float>(q);
+  }
+
+  float Value(uint32_t k) const {
+    switch (matrix.type) {
+      case WeightType::kF32:
+        return Load<float>(Unit(k) + 4 * column);
+      case WeightType::kF16:
+        return LoadHalf(Unit(k) + 2 * column);
+      case WeightType::kBF16:
+        return Bf16ToFloat(Load<uint16_t>(Unit(k) + 2 * Element(k % 2, 2)));
+      case WeightType::kQ8_0:
+        return Q8_0(k);
+      case WeightType::kQ4_0:
+        return Q4_0(k);
+      case WeightType::kQ4_K:
+        return Q4K(k);
+      case WeightType::kQ6_K:
+        return Q6K(k);
+    }
+    TESSERA_CHECK(false);
+    return 0;
+  }
+};
 
 }  // namespace
 
 std::optional<WeightType> WeightTypeOf(GgufTensorType type) {
-  switch (type) {
-    case GgufTensorType::kF32:
-      return WeightType::kF32;
-    case GgufTensorType::kF16:
-      return WeightType::kF16;
-    case GgufTensorType::kBF16:
-      return WeightType::kBF16;
-    case GgufTensorType::kQ8_0:
-      return WeightType::kQ8_0;
-    default:
-      return std::nullopt;
-  }
+  const MatrixType* known = Find(type);
+  if (known == nullptr) return std::nullopt;
+  return known->packed;
+}
+
+bool IsDequantisedAtLoad(GgufTensorType type) {
+  const MatrixType* known = Find(type);
+  return known != nullptr && known->packed == WeightType::kBF16 && known->read != nullptr;
 }
 
 bool IsSmallTensorType(GgufTensorType type) {
@@ -49,49 +157,23 @@ bool IsSmallTensorType(GgufTensorType type) {
          type == GgufTensorType::kBF16;
 }
 
-void ReadRow(WeightType type, const std::byte* row, uint32_t count, float* values) {
-  switch (type) {
-    case WeightType::kF32:
-      std::memcpy(values, row, size_t{count} * sizeof(float));
-      return;
-    case WeightType::kF16:
-      for (uint32_t i = 0; i < count; ++i) values[i] = HalfToFloat(Load<uint16_t>(row + 2 * i));
-      return;
-    case WeightType::kBF16:
-      for (uint32_t i = 0; i < count; ++i) values[i] = Bf16ToFloat(Load<uint16_t>(row + 2 * i));
-      return;
-    case WeightType::kQ8_0:
-      ReadQ8Row(row, count, values);
-      return;
+void ReadRow(GgufTensorType type, const std::byte* row, uint32_t count, float* values) {
+  const MatrixType* known = Find(type);
+  TESSERA_CHECK(known != nullptr);
+  if (known->read != nullptr) return ReadBlocks(*known, row, count, values);
+  if (type == GgufTensorType::kF32) {
+    std::memcpy(values, row, size_t{count} * sizeof(float));
+    return;
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto bits = Load<uint16_t>(row + size_t{2} * i);
+    values[i] = type == GgufTensorType::kF16 ? HalfToFloat(bits) : Bf16ToFloat(bits);
   }
 }
 
 void ReadPackedRow(const PackedMatrix& matrix, uint32_t row, float* values) {
-  const std::byte* panel = matrix.Panel(row / kPanelColumns);
-  const uint32_t column = row % kPanelColumns;
-  const uint32_t unit_inputs = PackedUnitOf(matrix.type).k;
-  for (uint32_t k = 0; k < matrix.k; ++k) {
-    const std::byte* unit = panel + k / unit_inputs * matrix.unit_stride_bytes();
-    const uint32_t i = k % unit_inputs;
-    switch (matrix.type) {
-      case WeightType::kF32:
-        values[k] = Load<float>(unit + 4 * column);
-        break;
-      case WeightType::kF16:
-        values[k] = HalfToFloat(Load<uint16_t>(unit + 2 * column));
-        break;
-      case WeightType::kBF16:
-        values[k] = Bf16ToFloat(Load<uint16_t>(unit + 2 * (2 * column + i)));
-        break;
-      case WeightType::kQ8_0: {
-        const std::byte* scales = unit + i / kQ8Block * 32;
-        const float scale = HalfToFloat(Load<uint16_t>(scales + 2 * column));
-        const std::byte* weights = unit + 64 + (size_t{i / 4} * kPanelColumns + column) * 4;
-        values[k] = static_cast<float>(Load<uint8_t>(weights + i % 4) - 128) * scale;
-        break;
-      }
-    }
-  }
+  const PackedColumn column = {matrix, matrix.Panel(row / kPanelColumns), row % kPanelColumns};
+  for (uint32_t k = 0; k < matrix.k; ++k) values[k] = column.Value(k);
 }
 
 }  // namespace tessera

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "compute/model/tensor_values.h"
+#include "compute/tensor/number_formats.h"
 #include "port/thread_pool.h"
 
 namespace tessera {
@@ -25,6 +26,20 @@ const std::byte* RowOf(const WeightPacker::Matrix& matrix, uint32_t row) {
 }
 
 uint32_t ElementBytes(WeightType type) { return type == WeightType::kF32 ? 4 : 2; }
+
+// Row by row, so that beside the packed form there is only one row of bf16.
+void PackDequantised(const WeightPacker::Matrix& matrix, uint32_t first, uint32_t rows,
+                     std::byte* storage) {
+  std::vector<float> values(matrix.k);
+  std::vector<uint16_t> bf16(matrix.k);
+  for (uint32_t row = first; row < first + rows; ++row) {
+    ReadRow(matrix.tensor->type, RowOf(matrix, row), matrix.k, values.data());
+    std::transform(values.begin(), values.end(), bf16.begin(), FloatToBf16);
+    PackRows(WeightType::kBF16, matrix.n, matrix.k, row, 1,
+             reinterpret_cast<const std::byte*>(bf16.data()), bf16.size() * sizeof(uint16_t),
+             storage);
+  }
+}
 
 WeightType TypeOfSmall(const GgufTensor& tensor) {
   std::optional<WeightType> type = WeightTypeOf(tensor.type);
@@ -95,12 +110,12 @@ uint64_t WeightPacker::FillSmall(const Job& job, std::byte* base) const {
   if (job.kind == Job::Kind::kValues) {
     const std::byte* data =
         matrix.tensor->data + uint64_t{matrix.first_row} * ElementBytes(matrix.type);
-    ReadRow(matrix.type, data, matrix.n, values);
+    ReadRow(matrix.tensor->type, data, matrix.n, values);
   } else if (job.kind == Job::Kind::kConvolution) {
     const auto stride = static_cast<uint32_t>(RoundUp(matrix.n, kVectorFloats));
     std::vector<float> taps(matrix.k);
     for (uint32_t channel = 0; channel < matrix.n; ++channel) {
-      ReadRow(matrix.type, RowOf(matrix, channel), matrix.k, taps.data());
+      ReadRow(matrix.tensor->type, RowOf(matrix, channel), matrix.k, taps.data());
       for (uint32_t tap = 0; tap < matrix.k; ++tap) values[tap * stride + channel] = taps[tap];
     }
   }
@@ -114,6 +129,8 @@ uint64_t WeightPacker::FillChunk(const Chunk& chunk, std::byte* base) const {
   const size_t row_bytes = job.matrix.tensor->row_bytes();
   if (job.kind == Job::Kind::kCopy) {
     std::memcpy(base + job.offset + chunk.first * row_bytes, source, chunk.source_bytes);
+  } else if (IsDequantisedAtLoad(job.matrix.tensor->type)) {
+    PackDequantised(job.matrix, chunk.first, chunk.rows, base + job.offset);
   } else {
     PackRows(job.matrix.type, job.matrix.n, job.matrix.k, chunk.first, chunk.rows, source,
              row_bytes, base + job.offset);
@@ -136,7 +153,10 @@ void WeightPacker::SetTargets(std::byte* base) const {
 uint64_t WeightPacker::Digest(std::vector<uint64_t> words) const {
   for (const Job& job : jobs_) {
     words.push_back(static_cast<uint64_t>(job.kind));
-    words.push_back(static_cast<uint64_t>(job.matrix.type));
+    // The file's type too: equal bytes of two types that become bf16 are different weights.
+    const auto file_type =
+        job.matrix.tensor == nullptr ? 0 : static_cast<uint64_t>(job.matrix.tensor->type);
+    words.push_back(file_type << 8 | static_cast<uint64_t>(job.matrix.type));
     words.push_back(uint64_t{job.matrix.n} << 32 | job.matrix.k);
   }
   return XXH3_64bits(words.data(), words.size() * sizeof(uint64_t));
