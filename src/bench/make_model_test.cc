@@ -114,7 +114,7 @@ TEST_F(MakeModel, UnknownNamesAreRefusedWithTheNamesThereAre) {
   EXPECT_EQ(geometry.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(geometry.message().find("falcon-h1-0.5b"), std::string::npos);
   const Status type =
-      MakeModelFile({.geometry = "falcon-h1-tiny", .type = "q4_0"}, Path("model.gguf"), kSilent);
+      MakeModelFile({.geometry = "falcon-h1-tiny", .type = "iq2_xs"}, Path("model.gguf"), kSilent);
   EXPECT_EQ(type.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(FileCount(), 0u);
 }

@@ -35,7 +35,8 @@ inline constexpr Verb kVerbs[] = {
     {"run", "MODEL --prompt TEXT [flags]", "Continue a prompt and print the text", AddRun},
     {"serve", "MODEL [flags]", "Answer OpenAI-compatible requests over HTTP", AddServe},
     {"verify", "MODEL [--quick] [flags]", "Prove exactness on this machine", AddVerify},
-    {"bench", "make-model FILE [flags]", "Make what measurements need", AddBench},
+    {"bench", "kernels | step MODEL | make-model FILE", "Measure this machine and a model",
+     AddBench},
 };
 
 }  // namespace tessera::cli

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench/step_bench.h"
+#include "bench/time_text.h"
+
+namespace tessera {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* StateName(StateType type) { return type == StateType::kF32 ? "fp32" : "bf16"; }
+
+double KiBOf(double bytes) { return bytes / 1024; }
+
+std::string SpeedsText(const StepBenchReport& report) {
+  std::string text =
+      fmt::format("\n{:>9} {:>11} {:>10} {:>13} {:>11} {:>8} {:<6} {:>7}\n", "sequences", "step",
+                  "tok/s", "weights GB/s", "floor", "reached", "bound", "spread");
+  for (const StepSpeed& speed : report.speeds) {
+    const double seconds = speed.seconds.Median();
+    const Bound bound = BoundOf(speed.floor, report.rates);
+    text += fmt::format("{:>9} {:>11} {:>10.1f} {:>13.1f} {:>11} {:>7.1f}% {:<6} {:>6.1f}%\n",
+                        speed.sequences, TimeText(seconds), speed.tokens_per_second(),
+                        static_cast<double>(report.weight_bytes) / seconds * 1e-9,
+                        TimeText(bound.seconds), 100 * bound.seconds / seconds, bound.by,
+                        100 * speed.seconds.Spread());
+  }
+  return text;
+}
+
+std::string LayoutsText(const StepBenchReport& report) {
+  if (report.layouts.empty()) return {};
+  std::string text = fmt::format(
+      "\n{} sequences, each organisation in turns with s0 on a fresh arena: one page per image\n"
+      "{:<14} {:<6} {:>11} {:>13} {:>11} {:>11} {:>7} {:>15}\n",
+      report.compared_sequences, "organisation", "pages", "page KiB", "mean run KiB", "step",
+      "contiguous", "ratio", "lowest-highest");
+  for (const StepLayout& layout : report.layouts) {
+    text += fmt::format("{:<14} {:<6} {:>11.1f} {:>13.0f} {:>11} {:>11} {:>7.3f} {:>7.3f}-{:.3f}\n",
+                        layout.organisation, layout.aged ? "aged" : "fresh",
+                        KiBOf(static_cast<double>(layout.unit_bytes)), KiBOf(layout.mean_run_bytes),
+                        TimeText(layout.seconds.Median()), TimeText(layout.base_seconds.Median()),
+                        layout.ratios.Median(), layout.ratios.Low(), layout.ratios.High());
+  }
+  return text;
+}
+
+Json SpeedJson(const StepSpeed& speed, const StepBenchReport& report) {
+  const double seconds = speed.seconds.Median();
+  const Bound bound = BoundOf(speed.floor, report.rates);
+  return {{"sequences", speed.sequences},
+          {"seconds", seconds},
+          {"seconds_low", speed.seconds.Low()},
+          {"seconds_high", speed.seconds.High()},
+          {"spread", speed.seconds.Spread()},
+          {"samples", speed.seconds.size()},
+          {"tokens_per_second", speed.tokens_per_second()},
+          {"floor_seconds", bound.seconds},
+          {"bound", bound.by},
+          {"reached", bound.seconds / seconds}};
+}
+
+Json LayoutJson(const StepLayout& layout) {
+  return {{"organisation", layout.organisation},
+          {"pages", layout.aged ? "aged" : "fresh"},
+          {"page_bytes", layout.unit_bytes},
+          {"mean_run_bytes", layout.mean_run_bytes},
+          {"arena_bytes", layout.arena_bytes},
+          {"seconds", layout.seconds.Median()},
+          {"contiguous_seconds", layout.base_seconds.Median()},
+          {"ratio", layout.ratios.Median()},
+          {"ratio_low", layout.ratios.Low()},
+          {"ratio_high", layout.ratios.High()},
+          {"rounds", layout.ratios.size()}};
+}
+
+}  // namespace
+
+std::string StepBenchText(const StepBenchReport& report) {
+  return fmt::format(
+             "{}: {}, {} kernels, {} threads, {} state, context {}; a step reads {:.0f} MB of "
+             "weights; memory read {:.1f} GB/s\n",
+             report.model, report.cpu, report.isa, report.threads, StateName(report.state_type),
+             report.context_tokens, static_cast<double>(report.weight_bytes) * 1e-6,
+             report.rates.read * 1e-9) +
+         SpeedsText(report) + LayoutsText(report);
+}
+
+std::string StepBenchJson(const StepBenchReport& report) {
+  Json speeds = Json::array(), layouts = Json::array();
+  for (const StepSpeed& speed : report.speeds) speeds.push_back(SpeedJson(speed, report));
+  for (const StepLayout& layout : report.layouts) layouts.push_back(LayoutJson(layout));
+  const Json json = {{"model", report.model},
+                     {"cpu", report.cpu},
+                     {"isa", report.isa},
+                     {"threads", report.threads},
+                     {"state", StateName(report.state_type)},
+                     {"context_tokens", report.context_tokens},
+                     {"weight_bytes", report.weight_bytes},
+                     {"read_bytes_per_second", report.rates.read},
+                     {"speed", speeds},
+                     {"layout_sequences", report.compared_sequences},
+                     {"layout", layouts}};
+  // The model's name is the file's; it need not be UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace tessera
