@@ -145,7 +145,7 @@ constexpr uint32_t kLongControlCut = 272;
 
 Status RunLongControl(const Context& context, uint64_t seed, ControlResult* control) {
   const Model& model = context.lab->model();
-  Lab lab(model, MakeWorkload(model.shape(), kLongControlSize, seed));
+  Lab lab(model, MakeWorkload(model.shape(), kLongControlSize, seed), context.lab->state_type());
   ReferenceRecorder reference;
   ControlBench bench{{&lab, context.matrix, &reference}, ControlCell(*context.matrix), {}};
   bench.cell.cut = kCutNowhere;
@@ -163,7 +163,7 @@ Status RunControls(const Context& context, uint64_t seed, Examination* examinati
   for (Fault fault : AllFaults()) {
     ControlResult control;
     control.fault = fault;
-    control.not_applicable = WhyFaultCannotShow(fault, lab.model());
+    control.not_applicable = WhyFaultCannotShow(fault, lab.model(), lab.state_type());
     if (control.applies()) {
       const bool elsewhere = fault == Fault::kReversedCombine && !is_long;
       TESSERA_RETURN_IF_ERROR(elsewhere ? RunLongControl(context, seed, &control)
@@ -228,7 +228,7 @@ Result<Examination> Examine(const Model& model, const Matrix& matrix, const Exam
   Examination examination;
   examination.name = plan.name;
   examination.full_product = plan.full_product;
-  Lab lab(model, MakeWorkload(model.shape(), plan.size, plan.seed));
+  Lab lab(model, MakeWorkload(model.shape(), plan.size, plan.seed), plan.state_type);
   ReferenceRecorder reference;
   TESSERA_RETURN_IF_ERROR(lab.RunReference(matrix.At(matrix.reference()), &reference));
   examination.reference_seconds = SecondsSince(start);

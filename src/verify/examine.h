@@ -32,8 +32,9 @@ namespace tessera {
 struct ExaminationPlan {
   std::string name;
   WorkloadSize size = {};
-  bool full_product = false;  // else pairwise
-  uint32_t arrays = 1;        // pairwise arrays, each from its own seed: together more than pairs
+  StateType state_type = StateType::kF32;  // part of the contract: each has its own reference
+  bool full_product = false;               // else pairwise
+  uint32_t arrays = 1;  // pairwise arrays, each from its own seed: together more than pairs
   // Of the whole examination, 0: no limit. The reference and the controls are run in any case; no
   // cell is begun that would end later if it took as long as the longest so far.
   double seconds_max = 0;

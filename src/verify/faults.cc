@@ -2,22 +2,25 @@
 #include "verify/faults.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "compute/tensor/number_formats.h"
 #include "verify/hostile_float_environment.h"
 
 namespace tessera {
 namespace {
 
-constexpr Fault kAllFaults[] = {Fault::kHalfKProducts,      Fault::kReversedCombine,
-                                Fault::kCallersFloatMode,   Fault::kUnwrittenRowsNaN,
-                                Fault::kStateRoundedAtSave, Fault::kConvTailDropped,
-                                Fault::kFreshStateNotZeroed};
+constexpr Fault kAllFaults[] = {
+    Fault::kHalfKProducts,    Fault::kReversedCombine,    Fault::kCallersFloatMode,
+    Fault::kUnwrittenRowsNaN, Fault::kStateRoundedAtSave, Fault::kStateRoundedAtEnd,
+    Fault::kBatchScales,      Fault::kConvTailDropped,    Fault::kFreshStateNotZeroed};
 
 constexpr std::string_view kNoAttention = "no attention layers";
+constexpr std::string_view kNoRecurrent = "no recurrent layers";
 
 // How a row of activations is cut: at blocks, each with some words of sums.
 struct InputBlock {
@@ -34,11 +37,11 @@ InputBlock InputBlockOf(InputForm form) {
       return {2, 4, 0};
     case InputForm::kInt8:
       return {32, 32, 1};
+    case InputForm::kInt8K:
+      return {256, 256, kKSumWords};
   }
   TESSERA_CHECK(false);
 }
-    case InputForm::kInt8K:
-      return {256, 256, kKSumWords};
 
 // The product over blocks [begin, end) of one row: the others are zeros, which leave an accumulator
 // as it is.
@@ -110,6 +113,90 @@ void ReversedCombine(const AttentionCombineArgs& args) {
   std::memcpy(args.accumulator, reversed.data(), floats * sizeof(float));
 }
 
+// Row by row of (head, p): bf16 pages to contiguous fp32 rows, or back.
+void CopyStateRows(const ScanArgs& args, const PagedBytes& pages, uint64_t float_row_bytes,
+                   bool to_float, std::vector<std::byte>* floats) {
+  const uint64_t end = uint64_t{args.head_end} * args.head_dim;
+  for (uint64_t row = uint64_t{args.head_begin} * args.head_dim; row < end; ++row) {
+    for (uint32_t n = 0; n < args.state; ++n) {
+      std::byte* at = pages.At(args.start + row * args.row_bytes + n * sizeof(uint16_t));
+      std::byte* as_float = floats->data() + row * float_row_bytes + n * sizeof(float);
+      uint16_t half = 0;
+      float value = 0;
+      if (to_float) {
+        std::memcpy(&half, at, sizeof half);
+        value = Bf16ToFloat(half);
+        std::memcpy(as_float, &value, sizeof value);
+      } else {
+        std::memcpy(&value, as_float, sizeof value);
+        half = FloatToBf16(value);
+        std::memcpy(at, &half, sizeof half);
+      }
+    }
+  }
+}
+
+// The state in fp32 while a call's tokens last, rounded to bf16 when it is stored.
+void ScanRoundingAtEnd(const ScanArgs& args) {
+  if (args.state_type != StateType::kBF16) return ControlKernels().scan(args);
+  constexpr uint64_t kNoOffset = 0;
+  thread_local std::vector<std::byte> floats;
+  ScanArgs in_float = args;
+  in_float.state_type = StateType::kF32;
+  in_float.start = 0;
+  in_float.row_bytes = RoundUp(uint64_t{args.state} * sizeof(float), 64);
+  floats.assign(in_float.row_bytes * args.head_end * args.head_dim, std::byte{0});
+  in_float.destination = {floats.data(), &kNoOffset, floats.size()};
+  if (!args.source.is_zero()) {
+    CopyStateRows(args, args.source, in_float.row_bytes, /*to_float=*/true, &floats);
+    in_float.source = in_float.destination;
+  }
+  ControlKernels().scan(in_float);
+  CopyStateRows(args, args.destination, in_float.row_bytes, /*to_float=*/false, &floats);
+}
+
+// Activations rounded again, with the largest scale that a block has in any row of the product.
+void BatchScalesGemm(const GemmArgs& args) {
+  if (args.weights->input_form() != InputForm::kInt8) return ControlKernels().gemm(args);
+  const size_t blocks = DivideUp(args.weights->k, 32);
+  thread_local std::vector<int8_t> data;
+  thread_local std::vector<float> scales;
+  thread_local std::vector<int32_t> sums;
+  data.resize(args.rows * args.input.row_stride_bytes);
+  std::memcpy(data.data(), args.input.data,
+              data.size() - args.input.row_stride_bytes + blocks * 32);
+  scales.assign(blocks, 0.0f);
+  sums.assign(args.rows * blocks, 0);
+  for (size_t at = 0; at < args.rows * blocks; ++at) {
+    const size_t row = at / blocks, block = at % blocks;
+    scales[block] =
+        std::max(scales[block], args.input.scales[row * args.input.scale_row_stride + block]);
+  }
+  for (size_t at = 0; at < args.rows * blocks; ++at) {
+    const size_t row = at / blocks, block = at % blocks;
+    const float scale = args.input.scales[row * args.input.scale_row_stride + block];
+    const float factor = scales[block] == 0 ? 0.0f : scale / scales[block];
+    int8_t* values = data.data() + row * args.input.row_stride_bytes + block * 32;
+    for (int i = 0; i < 32; ++i) {
+      values[i] = static_cast<int8_t>(std::nearbyint(static_cast<float>(values[i]) * factor));
+      sums[at] -= values[i];
+    }
+  }
+  GemmArgs batch = args;
+  batch.input.data = data.data();
+  batch.input.scales = scales.data();
+  batch.input.scale_row_stride = 0;
+  batch.input.sums = sums.data();
+  batch.input.sum_row_stride = blocks;
+  ControlKernels().gemm(batch);
+}
+
+bool HasInt8Inputs(const Model& model) {
+  const LayerWeights& layer = model.layer(0);
+  const PackedMatrix& matrix = model.shape().has_attention() ? layer.attn_q : layer.ssm_in;
+  return matrix.input_form() == InputForm::kInt8;
+}
+
 void FillWithNaN(std::byte* group, size_t bytes) { std::memset(group, 0xFF, bytes); }
 
 // A kernel of the table in the float mode of a hostile caller.
@@ -138,11 +225,15 @@ std::string_view FaultName(Fault fault) {
     case Fault::kReversedCombine:
       return "attention splits combined in reverse";
     case Fault::kCallersFloatMode:
-      return "products and norms in the caller's rounding";
+      return "products and norms as the caller rounds";
     case Fault::kUnwrittenRowsNaN:
       return "NaN in the unwritten rows of a group";
     case Fault::kStateRoundedAtSave:
       return "state rounded to bf16 at each cut";
+    case Fault::kStateRoundedAtEnd:
+      return "bf16 state rounded at a step's end only";
+    case Fault::kBatchScales:
+      return "int8 scales from all rows of a product";
     case Fault::kConvTailDropped:
       return "conv state dropped at each cut";
     case Fault::kFreshStateNotZeroed:
@@ -151,19 +242,27 @@ std::string_view FaultName(Fault fault) {
   return "?";
 }
 
-std::string_view WhyFaultCannotShow(Fault fault, const Model& model) {
+std::string_view WhyFaultCannotShow(Fault fault, const Model& model, StateType state_type) {
   const ModelShape& shape = model.shape();
   switch (fault) {
     case Fault::kReversedCombine:
       if (!shape.has_attention()) return kNoAttention;
       if (model.layer(0).attn_output.input_form() == InputForm::kBF16) return "bf16 attn_output";
+      if (model.layer(0).attn_output.input_form() == InputForm::kInt8K) return "int8 per 256";
       return shape.context_length < kReversedCombineTokens ? "context too short" : "";
     case Fault::kUnwrittenRowsNaN:
       return shape.has_attention() ? "" : kNoAttention;
     case Fault::kStateRoundedAtSave:
+      if (!shape.has_ssm()) return kNoRecurrent;
+      return state_type == StateType::kBF16 ? "bf16 state" : "";
+    case Fault::kStateRoundedAtEnd:
+      if (!shape.has_ssm()) return kNoRecurrent;
+      return state_type == StateType::kF32 ? "fp32 state" : "";
+    case Fault::kBatchScales:
+      return HasInt8Inputs(model) ? "" : "no activations in blocks of 32";
     case Fault::kConvTailDropped:
     case Fault::kFreshStateNotZeroed:
-      return shape.has_ssm() ? "" : "no recurrent layers";
+      return shape.has_ssm() ? "" : kNoRecurrent;
     case Fault::kNone:
     case Fault::kCallersFloatMode:
     case Fault::kHalfKProducts:
@@ -182,6 +281,8 @@ KernelTable BrokenKernels(Fault fault) {
   if (fault == Fault::kHalfKProducts) table.gemm = HalfKGemm;
   if (fault == Fault::kReversedCombine) table.attention_combine = ReversedCombine;
   if (fault == Fault::kCallersFloatMode) LeaveCallersMode(&table);
+  if (fault == Fault::kStateRoundedAtEnd) table.scan = ScanRoundingAtEnd;
+  if (fault == Fault::kBatchScales) table.gemm = BatchScalesGemm;
   if (fault == Fault::kUnwrittenRowsNaN) table.zero_group = FillWithNaN;
   return table;
 }

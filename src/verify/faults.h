@@ -11,6 +11,8 @@
 //   kCallersFloatMode     kernels round as the caller had set it     (entry without an environment)
 //   kUnwrittenRowsNaN     a fresh group holds NaN instead of zeros     (0 × NaN in masked lanes)
 //   kStateRoundedAtSave   SSM state rounded to bf16 at each cut        (lossy checkpoints)
+//   kStateRoundedAtEnd    bf16 state rounded at a step's end only    (the same, for a bf16 state)
+//   kBatchScales          int8 scales from all rows of a product     (dynamic quantisation)
 //   kConvTailDropped      conv state zeroed at each cut                (a side member not saved)
 //   kFreshStateNotZeroed  a fresh sequence starts from another's bytes
 //
@@ -33,6 +35,8 @@ enum class Fault : uint8_t {
   kCallersFloatMode,
   kUnwrittenRowsNaN,
   kStateRoundedAtSave,
+  kStateRoundedAtEnd,
+  kBatchScales,
   kConvTailDropped,
   kFreshStateNotZeroed,
 };
@@ -45,8 +49,8 @@ inline constexpr uint32_t kReversedCombineTokens = kSplitTokens + 16;
 // Why the fault cannot show in any run of the model; empty when it can. That is when the model has
 // nothing the fault could touch, or for the reversed combine, when its context is one split, or
 // when attn_output is bf16: two orders differ in the last bit of an fp32 sum, and its input's
-// rounding to bf16 hides all but one in 65,536 of those.
-std::string_view WhyFaultCannotShow(Fault fault, const Model& model);
+// rounding to bf16 hides all but one in 65,536 of those; int8 with one scale for 256 hides more.
+std::string_view WhyFaultCannotShow(Fault fault, const Model& model, StateType state_type);
 
 // The table the controls run on: the fastest this CPU has.
 const KernelTable& ControlKernels();

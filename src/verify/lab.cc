@@ -64,11 +64,11 @@ bool Fits(const StateStore& store, const std::vector<Role>& roles, const Workloa
 
 // A store that holds all sequences of the roles at once. How much an organisation wastes is its own
 // affair, so the budget starts at the bare bytes and doubles until everything fits.
-Result<std::unique_ptr<StateStore>> MakeStore(const Model& model, const CellSettings& cell,
+Result<std::unique_ptr<StateStore>> MakeStore(const StateShape& shape, const CellSettings& cell,
                                               const std::vector<Role>& roles,
                                               const Workload& workload) {
   StoreOptions options;
-  options.shape = model.shape().state_shape(StateType::kF32);
+  options.shape = shape;
   options.organisation = cell.organisation;
   options.poison = cell.hostile;
   options.shuffle_seed = cell.hostile ? (cell.seed | 1) : 0;
@@ -400,7 +400,8 @@ class CellRun {
 
 }  // namespace
 
-Lab::Lab(const Model& model, Workload workload) : model_(model), workload_(std::move(workload)) {}
+Lab::Lab(const Model& model, Workload workload, StateType state_type)
+    : model_(model), workload_(std::move(workload)), state_type_(state_type) {}
 
 Lab::~Lab() = default;
 
@@ -438,13 +439,14 @@ Status Lab::RunRoles(const CellSettings& cell, Fault fault, const std::vector<Ro
     return NoMemory(
         fmt::format("a cell of the matrix needs {} of activations", FormatBytes(activations)));
   }
-  TESSERA_ASSIGN_OR_RETURN(auto store, MakeStore(model_, cell, roles, workload_));
+  TESSERA_ASSIGN_OR_RETURN(
+      auto store, MakeStore(model_.shape().state_shape(state_type_), cell, roles, workload_));
   const KernelTable broken = fault == Fault::kNone ? *cell.kernels : BrokenKernels(fault);
   TESSERA_ASSIGN_OR_RETURN(ThreadPool * threads, Threads(cell.threads));
   std::optional<Forward> forward;
   {
     const HostileFloatEnvironment hostile(cell.float_mode);
-    forward.emplace(model_, StateType::kF32, broken, *threads, limits);
+    forward.emplace(model_, state_type_, broken, *threads, limits);
   }
   CellRun(model_, workload_, cell, fault, roles, store.get(), &*forward, sink).Run();
   return Status::Ok();

@@ -34,11 +34,12 @@ namespace tessera {
 class Lab {
  public:
   // `model` must outlive it.
-  Lab(const Model& model, Workload workload);
+  Lab(const Model& model, Workload workload, StateType state_type = StateType::kF32);
   ~Lab();
 
   const Model& model() const { return model_; }
   const Workload& workload() const { return workload_; }
+  StateType state_type() const { return state_type_; }
 
   // Runs the cell; with kNone nothing is broken. Kernel faults replace the cell's kernels.
   Status Run(const CellSettings& cell, Fault fault, EvidenceSink* sink);
@@ -53,6 +54,7 @@ class Lab {
 
   const Model& model_;
   const Workload workload_;
+  const StateType state_type_;
   std::map<int, std::unique_ptr<ThreadPool>> threads_;
 };
 

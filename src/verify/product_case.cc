@@ -13,10 +13,10 @@ namespace tessera {
 namespace {
 
 constexpr ProductType kTypes[] = {
-    {GgufTensorType::kF32, WeightType::kF32},
-    {GgufTensorType::kF16, WeightType::kF16},
-    {GgufTensorType::kBF16, WeightType::kBF16},
-    {GgufTensorType::kQ8_0, WeightType::kQ8_0},
+    {GgufTensorType::kF32, WeightType::kF32},   {GgufTensorType::kF16, WeightType::kF16},
+    {GgufTensorType::kBF16, WeightType::kBF16}, {GgufTensorType::kQ8_0, WeightType::kQ8_0},
+    {GgufTensorType::kQ4_0, WeightType::kQ4_0}, {GgufTensorType::kQ4_K, WeightType::kQ4_K},
+    {GgufTensorType::kQ6_K, WeightType::kQ6_K},
 };
 
 float Value(Random* random, ProductValues values) {

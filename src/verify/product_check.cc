@@ -27,7 +27,7 @@ constexpr ProductShape kOwnShapes[] = {{1, 1},    {16, 2},   {17, 33},  {40, 64}
 
 // Outputs of a large matrix are so many that their product with k stays below this.
 constexpr uint32_t kWeightsMax = 1 << 18;
-constexpr uint32_t kQuickWeightsMax = 1 << 15;
+constexpr uint32_t kQuickWeightsMax = 1 << 13;
 
 // What the oracles say of one case.
 struct Wanted {
@@ -139,7 +139,7 @@ class Checker {
  private:
   void AddShape(ProductShape shape) {
     const uint32_t weights_max = options_.quick ? kQuickWeightsMax : kWeightsMax;
-    const uint32_t most = std::max(weights_max / shape.k, 64u);
+    const uint32_t most = std::max(weights_max / shape.k, options_.quick ? 32u : 64u);
     if (shape.n > most) shape.n = most / 16 * 16 + shape.n % 16;  // the tail stays
     const auto& shapes = check_.shapes;
     if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) {

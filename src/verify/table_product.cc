@@ -12,6 +12,7 @@ namespace tessera {
 namespace {
 
 constexpr uint32_t kInt8Block = 32;
+constexpr uint32_t kInt8KBlock = 256;
 // Rows begin on cache lines, as the forward pass has them.
 constexpr uint32_t kInt8Stride = 64;
 
@@ -49,21 +50,24 @@ Inputs Prepare(const KernelTable& kernels, InputForm form, const ProductCase& c)
     inputs.first = {.data = inputs.bf16.data(), .row_stride_bytes = stride * 2};
     return inputs;
   }
-  const size_t blocks = DivideUp(k, kInt8Block);
+  const bool is_k = form == InputForm::kInt8K;
+  const auto to_int8 = is_k ? kernels.to_int8_k : kernels.to_int8;
+  const size_t blocks = DivideUp(k, is_k ? kInt8KBlock : kInt8Block);
+  const size_t words = blocks * (is_k ? kKSumWords : 1);
   const size_t stride = RoundUp(k, kInt8Stride);
   inputs.int8 = AlignedBuffer<int8_t>(c.rows * stride);
   inputs.scales.resize(c.rows * blocks);
-  inputs.sums.resize(c.rows * blocks);
+  inputs.sums.resize(c.rows * words);
   for (uint32_t row = 0; row < c.rows; ++row) {
-    kernels.to_int8(c.Activations(row), k, inputs.int8.data() + row * stride,
-                    &inputs.scales[row * blocks], &inputs.sums[row * blocks]);
+    to_int8(c.Activations(row), k, inputs.int8.data() + row * stride, &inputs.scales[row * blocks],
+            &inputs.sums[row * words]);
   }
   inputs.first = {.data = inputs.int8.data(),
                   .row_stride_bytes = stride,
                   .scales = inputs.scales.data(),
                   .scale_row_stride = blocks,
                   .sums = inputs.sums.data(),
-                  .sum_row_stride = blocks};
+                  .sum_row_stride = words};
   return inputs;
 }
 

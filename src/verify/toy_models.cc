@@ -56,6 +56,15 @@ ToyModel FalconToy(std::string name, GgufTensorType type) {
   return Make(std::move(name), shape, type);
 }
 
+// Every matrix has whole blocks of 256 inputs, one of them two.
+ToyModel WideFalconToy(std::string name, GgufTensorType type) {
+  ModelShape shape = Base(Architecture::kFalconH1, 1, 256);
+  GiveAttention(8, 2, 32, true, &shape);
+  GiveSsm(8, 32, 16, 1, &shape);
+  shape.feed_forward = 512;
+  return Make(std::move(name), shape, type);
+}
+
 // Two SSM groups with a norm, heads of 24 and states of 24: tails everywhere.
 ToyModel OddFalconToy() {
   ModelShape shape = Base(Architecture::kFalconH1, 3, 56);
@@ -88,6 +97,9 @@ std::span<const ToyModel> ToyModels() {
   static const std::vector<ToyModel> toys = {
       FalconToy("toy falcon-h1 bf16", GgufTensorType::kBF16),
       FalconToy("toy falcon-h1 q8_0", GgufTensorType::kQ8_0),
+      FalconToy("toy falcon-h1 q4_0", GgufTensorType::kQ4_0),
+      WideFalconToy("toy falcon-h1 q4_k", GgufTensorType::kQ4_K),
+      WideFalconToy("toy falcon-h1 q6_k", GgufTensorType::kQ6_K),
       MambaToy(),
       LlamaToy(),
       // The dearest last: it has the time that the others did not need.

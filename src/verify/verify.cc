@@ -75,6 +75,27 @@ void Add(const Matrix& matrix, Examination examination, VerifyReport* report) {
   report->examinations.push_back(std::move(examination));
 }
 
+constexpr std::string_view kBf16State = ", bf16 state";
+
+// With one state type; `share` is of the time that is left.
+Status ExamineState(const Model& model, StateType state_type, double share, Session* session,
+                    VerifyReport* report) {
+  const VerifyOptions& options = session->options;
+  ExaminationPlan plan{.name = model.shape().name,
+                       .size = VerifySize(session->large, options.quick),
+                       .state_type = state_type,
+                       .seed = options.seed};
+  if (state_type == StateType::kBF16) plan.name += kBf16State;
+  plan.seconds_max = session->budget.Share(share);
+  plan.minimum_always = true;
+  plan.callers_every_table = !session->large && !options.quick;
+  plan.arrays = options.quick || session->large || state_type == StateType::kBF16 ? 1 : 3;
+  TESSERA_ASSIGN_OR_RETURN(Examination examination,
+                           Examine(model, session->matrix, plan, options.progress));
+  Add(session->matrix, std::move(examination), report);
+  return Status::Ok();
+}
+
 Status ExamineGiven(const std::string& path, Session* session, VerifyReport* report) {
   TESSERA_ASSIGN_OR_RETURN(const auto model, LoadModel(path));
   session->large = IsLarge(*model);
@@ -84,21 +105,16 @@ Status ExamineGiven(const std::string& path, Session* session, VerifyReport* rep
                                     .quick = options.quick,
                                     .seed = options.seed});
   report->caller_controls = RunCallerControls(*session->matrix.kernels().back(), options.seed);
-  ExaminationPlan plan{.name = model->shape().name,
-                       .size = VerifySize(session->large, options.quick),
-                       .seed = options.seed};
-  plan.seconds_max = session->budget.Share(0.5);
-  plan.minimum_always = session->large;
-  plan.callers_every_table = !session->large;
-  plan.arrays = options.quick || session->large ? 1 : 3;
-  TESSERA_ASSIGN_OR_RETURN(Examination examination,
-                           Examine(*model, session->matrix, plan, options.progress));
-  Add(session->matrix, std::move(examination), report);
-  return Status::Ok();
+  const bool both = model->shape().has_ssm();
+  TESSERA_RETURN_IF_ERROR(
+      ExamineState(*model, StateType::kF32, both ? 0.35 : 0.5, session, report));
+  if (!both) return Status::Ok();
+  return ExamineState(*model, StateType::kBF16, 0.3, session, report);
 }
 
 // 270 + 18 tokens reach the second attention split.
 constexpr WorkloadSize kToySize{.prompt_tokens = 270, .decode_tokens = 18, .companions = 4};
+constexpr WorkloadSize kQuickToySize{.prompt_tokens = 70, .decode_tokens = 8, .companions = 2};
 // From the fourth split on the attention of a decode step is spread over threads by split.
 constexpr WorkloadSize kLongToySize{.prompt_tokens = 790, .decode_tokens = 26, .companions = 2};
 
@@ -106,12 +122,28 @@ struct ToyRun {
   const ToyModel* toy = nullptr;
   WorkloadSize size;
   bool full_product = false;
+  StateType state_type = StateType::kF32;
 };
 
-std::vector<ToyRun> ToyRuns(bool quick) {
+// Each toy once, with the state types in turn; one of them long.
+std::vector<ToyRun> QuickToyRuns() {
   std::vector<ToyRun> runs;
   for (const ToyModel& toy : ToyModels()) {
-    runs.push_back({&toy, kToySize, runs.empty() && !quick});
+    const bool bf16 = toy.options.shape.has_ssm() && runs.size() % 2 == 1;
+    runs.push_back({&toy, kQuickToySize, false, bf16 ? StateType::kBF16 : StateType::kF32});
+  }
+  runs.push_back({&ToyModels().front(), kLongToySize, false});
+  return runs;
+}
+
+std::vector<ToyRun> ToyRuns(bool quick) {
+  if (quick) return QuickToyRuns();
+  std::vector<ToyRun> runs;
+  for (const ToyModel& toy : ToyModels()) {
+    runs.push_back({&toy, kToySize, runs.empty()});
+    if (toy.options.shape.has_ssm()) {
+      runs.push_back({&toy, kToySize, false, StateType::kBF16});
+    }
     if (toy.options.shape.has_attention()) runs.push_back({&toy, kLongToySize, false});
   }
   return runs;
@@ -120,10 +152,13 @@ std::vector<ToyRun> ToyRuns(bool quick) {
 Status ExamineToy(const ToyRun& run, double share, const Session& session, VerifyReport* report) {
   const VerifyOptions& options = session.options;
   TESSERA_ASSIGN_OR_RETURN(const auto model, MakeToyModel(*run.toy, options.seed));
-  ExaminationPlan plan{.name = run.toy->name, .size = run.size, .seed = options.seed};
+  ExaminationPlan plan{
+      .name = run.toy->name, .size = run.size, .state_type = run.state_type, .seed = options.seed};
+  if (run.state_type == StateType::kBF16) plan.name += kBf16State;
   plan.full_product = run.full_product;
   plan.seconds_max = session.budget.Share(share);
-  plan.minimum_always = session.large;
+  plan.minimum_always = true;
+  plan.callers_every_table = !options.quick;
   if (run.size.prompt_tokens > kToySize.prompt_tokens) plan.name += ", long";
   TESSERA_ASSIGN_OR_RETURN(Examination examination,
                            Examine(*model, session.matrix, plan, options.progress));

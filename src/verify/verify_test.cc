@@ -24,8 +24,9 @@ namespace {
 
 constexpr WorkloadSize kSmall{.prompt_tokens = 40, .decode_tokens = 6, .companions = 3};
 
-constexpr size_t kMambaToy = 2;
-constexpr size_t kF16Toy = 4;
+constexpr size_t kQ8Toy = 1;
+constexpr size_t kMambaToy = 5;
+constexpr size_t kF16Toy = 7;
 
 std::unique_ptr<Model> Toy(size_t index) {
   auto model = MakeToyModel(ToyModels()[index], 1);
@@ -81,6 +82,14 @@ TEST(Verify, EveryToyIsExact) {
   }
 }
 
+const ControlResult& ControlOf(const Examination& examination, Fault fault) {
+  for (const ControlResult& control : examination.controls) {
+    if (control.fault == fault) return control;
+  }
+  ADD_FAILURE() << FaultName(fault) << " has no result";
+  return examination.controls.front();
+}
+
 TEST(Verify, EveryControlIsDetected) {
   const auto model = Toy(kF16Toy);
   // 280 tokens: two attention splits, without which there is no order to reverse.
@@ -88,17 +97,73 @@ TEST(Verify, EveryControlIsDetected) {
       ExamineToy(*model, {&ScalarKernels()}, {.prompt_tokens = 270, .decode_tokens = 10}, {1});
   EXPECT_EQ(examination.controls.size(), AllFaults().size());
   for (const ControlResult& control : examination.controls) {
-    EXPECT_TRUE(control.detected()) << FaultName(control.fault);
+    EXPECT_EQ(control.detected(), control.applies()) << FaultName(control.fault);
   }
   EXPECT_TRUE(examination.passed());
 }
 
-const ControlResult& ControlOf(const Examination& examination, Fault fault) {
-  for (const ControlResult& control : examination.controls) {
-    if (control.fault == fault) return control;
+Examination ExamineBf16State(const Model& model, std::vector<const KernelTable*> kernels) {
+  const Matrix matrix(kernels, std::vector<int>{1, 2});
+  const ExaminationPlan plan{.name = "toy", .size = kSmall, .state_type = StateType::kBF16};
+  auto examination = Examine(model, matrix, plan, {});
+  EXPECT_TRUE(examination.has_value()) << examination.error().ToString();
+  return std::move(*examination);
+}
+
+TEST(Verify, ABf16StateIsExactByItsOwnReference) {
+  for (size_t i = 0; i < ToyModels().size(); ++i) {
+    if (!ToyModels()[i].options.shape.has_ssm()) continue;
+    const Examination examination = ExamineBf16State(*Toy(i), AvailableKernels());
+    EXPECT_TRUE(examination.passed()) << ToyModels()[i].name;
   }
-  ADD_FAILURE() << FaultName(fault) << " has no result";
-  return examination.controls.front();
+}
+
+TEST(Verify, TheControlsOfQuantisedWeightsAndBf16StateAreDetected) {
+  const Examination examination = ExamineBf16State(*Toy(kQ8Toy), {&ScalarKernels()});
+  EXPECT_TRUE(ControlOf(examination, Fault::kStateRoundedAtEnd).detected());
+  EXPECT_TRUE(ControlOf(examination, Fault::kBatchScales).detected());
+  EXPECT_EQ(ControlOf(examination, Fault::kStateRoundedAtSave).not_applicable, "bf16 state");
+}
+
+TEST(Verify, AnEntryThatLeavesTheCallersModeChangedIsFound) {
+  Difference difference{.place = {.kind = EvidenceKind::kFloatMode}};
+  difference.expected = 0x1F80;
+  difference.actual = 0x9FC0;
+  EXPECT_EQ(difference.ToString(), "MXCSR of the caller: expected 1f80, got 9fc0");
+  ReferenceRecorder reference;
+  Comparison comparison(reference);
+  comparison.Spoiled(difference);
+  EXPECT_TRUE(comparison.first().has_value());
+}
+
+// Its kernels round toward zero in every call, as a library's would whose entries set nothing.
+template <auto kKernel, class... Args>
+void TowardZero(Args... args) {
+  const HostileFloatEnvironment hostile(&kTowardZero);
+  (ScalarKernels().*kKernel)(args...);
+}
+
+TEST(Verify, AHostileCallerWhoseModeReachesTheKernelsIsFound) {
+  const auto model = Toy(0);
+  KernelTable open = ScalarKernels();
+  open.isa = "open";
+  open.gemm = TowardZero<&KernelTable::gemm, const GemmArgs&>;
+  const Examination examination = ExamineToy(*model, {&ScalarKernels(), &open}, kSmall);
+  ASSERT_EQ(examination.callers.size(), std::size(kFloatModes));
+  for (const HostileCaller& caller : examination.callers) {
+    EXPECT_EQ(caller.runs, 2u);
+    EXPECT_TRUE(caller.difference.has_value()) << caller.mode->name;
+    EXPECT_EQ(caller.kernels, "open");
+  }
+  EXPECT_TRUE(examination.failed());
+}
+
+TEST(CallerControl, KernelsInTheCallersModeAreNoticedInEveryMode) {
+  for (const KernelTable* kernels : AvailableKernels()) {
+    for (const CallerControl& control : RunCallerControls(*kernels, 1)) {
+      EXPECT_TRUE(control.noticed()) << kernels->isa << ": " << control.mode->name;
+    }
+  }
 }
 
 // Its subject is shorter than a split, in which there is no order to reverse.
@@ -253,7 +318,7 @@ TEST(Verify, TheReportSaysWhereAndWhatDiffers) {
             json["examinations"][0]["difference"]["actual"]);
 }
 
-// All controls on one model, so that the verdict depends on the cells alone.
+// All controls on two models, so that the verdict depends on the cells alone.
 VerifyReport ReportOf(double seconds_max) {
   const auto model = Toy(kF16Toy);
   const Matrix matrix(std::vector<const KernelTable*>{&ScalarKernels()}, std::vector<int>{1});
@@ -263,7 +328,9 @@ VerifyReport ReportOf(double seconds_max) {
   EXPECT_TRUE(examination.has_value());
   VerifyReport report;
   report.dimensions = matrix.dimensions();
-  report.examinations = {std::move(*examination)};
+  report.examinations = {std::move(*examination), ExamineBf16State(*Toy(kQ8Toy), matrix.kernels())};
+  report.products = CheckProducts({.kernels = matrix.kernels(), .model_shapes = {}, .quick = true});
+  report.caller_controls = RunCallerControls(ScalarKernels(), 1);
   return report;
 }
 
@@ -346,9 +413,20 @@ TEST(Verify, AnExaminationThatComparedNothingDoesNotPass) {
   EXPECT_EQ(spoiled.verdict(), Verdict::kFailed);
   EXPECT_NE(VerifyText(spoiled).find("REFERENCE SPOILED"), std::string::npos);
   VerifyReport no_control = report;
-  no_control.examinations[0].controls.pop_back();
+  for (Examination& examination : no_control.examinations) examination.controls.pop_back();
   EXPECT_EQ(no_control.verdict(), Verdict::kIncomplete);
   EXPECT_NE(VerifyText(no_control).find("NOT RUN"), std::string::npos);
+  VerifyReport wrong_product = report;
+  wrong_product.products.comparisons[0].differing = 1;
+  EXPECT_EQ(wrong_product.verdict(), Verdict::kFailed);
+  EXPECT_NE(VerifyText(wrong_product).find("DIFFERENT in 1 outputs of scalar"), std::string::npos);
+  VerifyReport unnoticed = report;
+  unnoticed.caller_controls[0].differing = 0;
+  EXPECT_EQ(unnoticed.verdict(), Verdict::kFailed);
+  EXPECT_NE(VerifyText(unnoticed).find("NOT DETECTED in denormals kept"), std::string::npos);
+  VerifyReport no_product = report;
+  no_product.products.comparisons.clear();
+  EXPECT_EQ(no_product.verdict(), Verdict::kIncomplete);
 }
 
 TEST(Verify, AFileThatIsNoModelIsRefused) {
