@@ -10,7 +10,7 @@
 //   dot           lanes along k, weights row by row as in the file, 32 lanes added up at the end of
 //                 each element: the form of matrix-vector products
 //
-// They fetch ahead as the kernel does. A test holds them to the true product.
+// They fetch ahead as the kernel does: a single stream is left to the hardware. A test holds them to the true product.
 //
 // Threads: pure functions; calls that write different columns may run at once.
 #pragma once

@@ -9,8 +9,6 @@ namespace {
 
 using kernels::Unroll;
 
-constexpr size_t kAheadBytes = 16 * 1024;  // as the kernel
-
 TESSERA_INLINE __m512bh Pairs(const void* p) { return (__m512bh)_mm512_loadu_si512(p); }
 TESSERA_INLINE __m512bh BroadcastPair(const uint16_t* p) {
   int32_t pair;
@@ -33,8 +31,9 @@ struct Block {
   size_t input_stride = 0;
   float* output = nullptr;
   size_t output_stride = 0;
-  bool add = false;                  // to what the output holds
-  const std::byte* fetch = nullptr;  // what to fetch meanwhile: the stream itself, or the next tile
+  bool add = false;  // to what the output holds
+  const std::byte* fetch =
+      nullptr;  // the next tile, to be fetched meanwhile; null: a single stream
 };
 
 constexpr size_t kStepBytes = 256;  // a pair of k of 64 columns
@@ -64,11 +63,13 @@ void OuterMicro(const Block& block) {
         acc[chain][r][v] = _mm512_dpbf16_ps(acc[chain][r][v], av, wv[v]);
       });
     });
-    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-      __builtin_prefetch(VectorAt(fetch, v, block.weight_stride), 0, 2);
-    });
+    if (fetch != nullptr) {
+      Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
+        __builtin_prefetch(VectorAt(fetch, v, block.weight_stride), 0, 2);
+      });
+      fetch += kStepBytes;
+    }
     w += kStepBytes;
-    fetch += kStepBytes;
     a += 2;
   };
   for (uint32_t i = 0; i < block.steps; i += kChains) Unroll<kChains>(step);
@@ -136,7 +137,7 @@ void AllRows(const GemmVariantArgs& args, const Block& block) {
     part.input += begin * args.input_stride;
     part.output += size_t{begin} * args.n;
     // Behind the first part the weights are in the cache.
-    if (i > 0) part.fetch = part.weights;
+    if (i > 0 && part.fetch != nullptr) part.fetch = part.weights;
     DispatchRows<Micro, kRows>(args.count * (i + 1) / parts - begin, part);
   }
 }
@@ -163,7 +164,7 @@ void RunPanels(const GemmVariantArgs& args) {
       block.weights = args.panels + column / 64 * block.weight_stride + step * kStepBytes;
       block.steps = steps - step < kTileSteps ? steps - step : kTileSteps;
       block.add = step > 0;
-      block.fetch = block.weights + (args.count > kRows ? block.steps * kStepBytes : kAheadBytes);
+      block.fetch = args.count > kRows ? block.weights + block.steps * kStepBytes : nullptr;
       block.input = args.input + size_t{step} * 2;
       block.output = args.output + column;
       AllRows<Micro, kRows>(args, block);
