@@ -11,9 +11,9 @@
 // The sums over N of 16 rows are finished together: 16 vectors reduce to one with 15 additions
 // instead of 64.
 //
-// Where the registers do not hold a row (V::kScanByChains), an fp32 row is taken over the run one
-// chain after another, a quarter of its vectors each. bf16 rows are not: their lines hold vectors of
-// two chains, and rounding costs more than what is spilled.
+// Where the registers do not hold a row (V::kScanByChains), a quarter of its vectors at a time is
+// taken over the run: of an fp32 row those of one chain, so that the chain stays in a register; of a
+// bf16 row, whose lines hold vectors of two chains, two lines, so that the chains rest in memory.
 #pragma once
 
 #include <cstddef>
@@ -132,6 +132,16 @@ struct ScanRun {
   alignas(64) float sums[kScanRun][kScanRows][16];  // s·C of 16 rows, lanes not yet added
 };
 
+// A row that went elsewhere than it came from, and is not needed again by this call, goes past the
+// caches: its lines need not be fetched first. 3 MiB from memory to memory and one token: 165 us
+// instead of 245; a copy by memcpy takes 190. In place it would be 140 instead of 110.
+template <class V, int kVectors>
+TESSERA_INLINE bool PastCaches(const ScanRun<kVectors>& run, const void* source,
+                               const void* destination) {
+  const bool aligned = reinterpret_cast<uintptr_t>(destination) % 64 == 0;
+  return V::kStreams && run.whole && source != destination && aligned;
+}
+
 // The vectors of one fp32 row that belong to one chain, over the run.
 template <class V, int kVectors, int kChain>
 TESSERA_INLINE void ScanChain(ScanRun<kVectors>& run, uint32_t i, const float* source,
@@ -152,8 +162,7 @@ TESSERA_INLINE void ScanChain(ScanRun<kVectors>& run, uint32_t i, const float* s
     });
     V::Store(chains[t][kChain], chain);
   }
-  const bool aligned = reinterpret_cast<uintptr_t>(destination) % 64 == 0;
-  if (run.whole && source != destination && aligned) {  // as in ScanRow
+  if (PastCaches<V>(run, source, destination)) {
     Unroll<kCount>([&](auto j) TESSERA_INLINE_LAMBDA { V::Stream(destination + at(j), s[j]); });
   } else {
     Unroll<kCount>([&](auto j) TESSERA_INLINE_LAMBDA { V::Store(destination + at(j), s[j]); });
@@ -174,13 +183,62 @@ TESSERA_INLINE void ScanRowByChains(ScanRun<kVectors>& run, uint32_t i, const fl
   }
 }
 
+// Two lines of a bf16 row, a vector of each chain, over the run.
+template <class V, class Rows, int kVectors, int kFirst>
+TESSERA_INLINE void ScanSection(ScanRun<kVectors>& run, uint32_t i,
+                                const typename Rows::Element* source,
+                                typename Rows::Element* destination,
+                                float (&chains)[kScanRun][4][16]) {
+  typename V::F s[4];
+  if (source != nullptr) {
+    Rows::Load(source + kFirst * 16, s);
+  } else {
+    Unroll<4>([&](auto v) TESSERA_INLINE_LAMBDA { s[v] = V::Zero(); });
+  }
+  for (uint32_t t = 0; t < run.count; ++t) {
+    if (t > 0) Rows::Keep(s);  // the last token's is left to Store
+    const typename V::F da = V::Set1(run.decay[t]);
+    const typename V::F dx = V::Set1(run.dx[t][i]);
+    Unroll<4>([&](auto v) TESSERA_INLINE_LAMBDA {
+      constexpr int kAt = (kFirst + decltype(v)::value) * 16;
+      s[v] = V::Fma(s[v], da, V::Mul(dx, V::Load(run.b[t] + kAt)));
+      const typename V::F chain = kFirst == 0 ? V::Zero() : V::Load(chains[t][v]);
+      V::Store(chains[t][v], V::Fma(s[v], V::Load(run.c[t] + kAt), chain));
+    });
+  }
+  if (PastCaches<V>(run, source, destination)) {
+    Rows::Stream(destination + kFirst * 16, s);
+  } else {
+    Rows::Store(destination + kFirst * 16, s);
+  }
+}
+
+template <class V, class Rows, int kVectors>
+TESSERA_INLINE void ScanRowBySections(ScanRun<kVectors>& run, uint32_t i,
+                                      const typename Rows::Element* source,
+                                      typename Rows::Element* destination) {
+  alignas(64) float chains[kScanRun][4][16];
+  Unroll<kVectors / 4>([&](auto section) TESSERA_INLINE_LAMBDA {
+    ScanSection<V, Rows, kVectors, section * 4>(run, i, source, destination, chains);
+  });
+  for (uint32_t t = 0; t < run.count; ++t) {
+    typename V::F chain[4];
+    Unroll<4>([&](auto c) TESSERA_INLINE_LAMBDA { chain[c] = V::Load(chains[t][c]); });
+    V::Store(run.sums[t][i], SumChains<V>(chain));
+  }
+}
+
 // One state row over the run.
 template <class V, class Rows, int kVectors>
 TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i,
                             const typename Rows::Element* source,
                             typename Rows::Element* destination) {
-  if constexpr (V::kScanByChains && kVectors >= 4 && sizeof(*destination) == sizeof(float)) {
-    return ScanRowByChains<V>(run, i, source, destination);
+  if constexpr (V::kScanByChains && kVectors >= 4) {
+    if constexpr (Rows::kLineElements == 16) {
+      return ScanRowByChains<V>(run, i, source, destination);
+    } else {
+      return ScanRowBySections<V, Rows>(run, i, source, destination);
+    }
   }
   typename V::F s[kVectors];
   if (source != nullptr) {
@@ -199,11 +257,7 @@ TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i,
     });
     V::Store(run.sums[t][i], SumChains<V>(chain));
   }
-  // A row that went elsewhere than it came from, and is not needed again by this call, goes past the
-  // caches: its lines need not be fetched first. 3 MiB from memory to memory and one token: 165 us
-  // instead of 245; a copy by memcpy takes 190. In place it would be 140 instead of 110.
-  const bool aligned = reinterpret_cast<uintptr_t>(destination) % 64 == 0;
-  if (run.whole && source != destination && aligned) {
+  if (PastCaches<V>(run, source, destination)) {
     Rows::Stream(destination, s);
   } else {
     Rows::Store(destination, s);

@@ -14,7 +14,7 @@
 //   LoadBf16[N] StoreBf16[N]   rounded by vcvtneps2bf16's rule
 //   LoadBf16Pair StoreBf16Pair 32 elements, two vectors
 //   Stream StreamBf16Pair      Store, past the caches; the address is a multiple of 64. Other
-//                              threads see it after StreamFence
+//                              threads see it after StreamFence. kStreams: it is not just Store
 //   LoadHalf                   16 f16, exact
 //   LoadEvenOddN StoreEvenOddN n interleaved pairs
 //   StoreInt8                  saturated to [-128, 127]

@@ -43,6 +43,7 @@ struct Vec {
   static constexpr int kScoreGroups = 1;
   static constexpr int kValueVectors = 1;
   static constexpr bool kScanByChains = true;
+  static constexpr bool kStreams = true;
 
   static TESSERA_INLINE __m256i LoadInts(const void* p) {
     return _mm256_loadu_si256(static_cast<const __m256i*>(p));
@@ -80,18 +81,18 @@ struct Vec {
     return FromBits(ShiftLeft<16>({_mm256_cvtepu16_epi32(_mm256_castsi256_si128(x)),
                                    _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1))}));
   }
-  // vcvtneps2bf16 in the high half of each lane; what the low half holds is of no meaning.
+  // vcvtneps2bf16 in the high half of each lane; what the low half holds is of no meaning. The
+  // product with 1, which the compiler must not see through, flushes denormals (K2) and quiets NaNs.
   static TESSERA_INLINE __m256i RoundedBits(__m256 x) {
-    const __m256i bits = _mm256_castps_si256(x);
+    __m256 one = _mm256_set1_ps(1.0f);
+    asm("" : "+x"(one));
+    const __m256 flushed = _mm256_mul_ps(x, one);
+    const __m256i bits = _mm256_castps_si256(flushed);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
     const __m256i nearest =
         _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7FFF)), odd);
-    const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7FFFFFFF));
-    const __m256i denormal = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x00800000), magnitude);
-    const __m256i sign = _mm256_xor_si256(bits, magnitude);
-    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x00400000));
-    const __m256i nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7F800000));
-    return _mm256_blendv_epi8(_mm256_blendv_epi8(nearest, quiet, nan), sign, denormal);
+    const __m256 nan = _mm256_cmp_ps(flushed, flushed, _CMP_UNORD_Q);
+    return _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(nearest), flushed, nan));
   }
   static TESSERA_INLINE __m256i NarrowBf16(F x) {
     const __m256i mixed = _mm256_packus_epi32(_mm256_srli_epi32(RoundedBits(x.lo), 16),

@@ -30,6 +30,7 @@ struct Vec {
   static constexpr int kScoreGroups = 2;
   static constexpr int kValueVectors = 4;
   static constexpr bool kScanByChains = false;
+  static constexpr bool kStreams = true;
 
   static TESSERA_INLINE M FirstN(uint32_t n) { return static_cast<M>((1u << n) - 1); }
 
@@ -83,8 +84,7 @@ struct Vec {
   // Words 16·half + i to the upper half of lane i, zero below.
   template <int kHalf>
   static TESSERA_INLINE F WidenHalfOf(__m512i words) {
-    const __m512i lane =
-        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i index =
         _mm512_slli_epi32(_mm512_add_epi32(lane, _mm512_set1_epi32(16 * kHalf)), 16);
     return _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xAAAAAAAA, index, words));

@@ -42,6 +42,7 @@ struct Vec {
   static constexpr int kScoreGroups = 1;
   static constexpr int kValueVectors = 1;
   static constexpr bool kScanByChains = false;
+  static constexpr bool kStreams = false;
 
   template <class Lane>
   static TESSERA_INLINE F Map(Lane lane) {
