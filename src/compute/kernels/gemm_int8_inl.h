@@ -101,11 +101,26 @@ TESSERA_INLINE void StoreColumns(float* c, typename V::F x, uint32_t columns) {
   }
 }
 
+// Calls step(0) … step(N - 1). With few registers the loop stays one, its count hidden from the
+// compiler: unrolled, weights of later steps are loaded early and spilled (gemm of 96 rows on AVX2:
+// q8_0 110 GF/s instead of 74, q4_k 162 instead of 126, q6_k 122 instead of 91).
+template <class V, int N, class Step>
+TESSERA_INLINE void DotSteps(Step&& step) {
+  if constexpr (V::kUnrollDots) {
+    Unroll<N>(step);
+  } else {
+    for (int j = 0; j < N; ++j) {
+      step(j);
+      asm("" : "+r"(j));
+    }
+  }
+}
+
 // dots += 32 products of each output: bytes [8][16][4].
 template <class V, int MR, int NV>
 TESSERA_INLINE void ByteDots(const std::byte* w, size_t w_stride, const std::byte* a,
                              size_t a_stride, typename V::I (&dots)[MR][NV]) {
-  Unroll<8>([&](auto j) TESSERA_INLINE_LAMBDA {
+  DotSteps<V, 8>([&](int j) TESSERA_INLINE_LAMBDA {
     typename V::B wv[NV];
     Unroll<NV>([&](auto v)
                    TESSERA_INLINE_LAMBDA { wv[v] = V::LoadBytes(w + v * w_stride + j * 64); });
@@ -121,7 +136,7 @@ TESSERA_INLINE void ByteDots(const std::byte* w, size_t w_stride, const std::byt
 template <class V, int MR, int NV>
 TESSERA_INLINE void NibbleDots(const std::byte* w, size_t w_stride, const std::byte* a,
                                size_t a_stride, typename V::I (&dots)[MR][NV]) {
-  Unroll<4>([&](auto j) TESSERA_INLINE_LAMBDA {
+  DotSteps<V, 4>([&](int j) TESSERA_INLINE_LAMBDA {
     typename V::B wv[NV];
     Unroll<NV>([&](auto v)
                    TESSERA_INLINE_LAMBDA { wv[v] = V::LoadBytes(w + v * w_stride + j * 64); });
@@ -144,7 +159,7 @@ TESSERA_INLINE void NibbleDots(const std::byte* w, size_t w_stride, const std::b
 template <class V, int kSub, int MR, int NV>
 TESSERA_INLINE void SixBitDots(const std::byte* w, size_t w_stride, const std::byte* a,
                                size_t a_stride, typename V::I (&dots)[MR][NV]) {
-  Unroll<4>([&](auto i) TESSERA_INLINE_LAMBDA {
+  DotSteps<V, 4>([&](int i) TESSERA_INLINE_LAMBDA {
     typename V::B q[NV];
     Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
       const std::byte* group = w + v * w_stride;

@@ -39,7 +39,8 @@ struct Vec {
   static constexpr int kInt8Rows = 3;
   static constexpr int kInt8Panels = 1;
   static constexpr int kInt8PanelsFewRows = 1;
-  static constexpr int kQueryBlock = 4;
+  static constexpr bool kUnrollDots = false;
+  static constexpr int kQueryBlock = 6;
   static constexpr int kScoreGroups = 1;
   static constexpr int kValueVectors = 1;
   static constexpr bool kScanByChains = true;

@@ -26,6 +26,7 @@ struct Vec {
   static constexpr int kInt8Rows = 6;
   static constexpr int kInt8Panels = 2;
   static constexpr int kInt8PanelsFewRows = 4;
+  static constexpr bool kUnrollDots = true;
   static constexpr int kQueryBlock = 6;
   static constexpr int kScoreGroups = 2;
   static constexpr int kValueVectors = 4;

@@ -38,6 +38,7 @@ struct Vec {
   static constexpr int kInt8Rows = 2;
   static constexpr int kInt8Panels = 1;
   static constexpr int kInt8PanelsFewRows = 1;
+  static constexpr bool kUnrollDots = true;
   static constexpr int kQueryBlock = 1;
   static constexpr int kScoreGroups = 1;
   static constexpr int kValueVectors = 1;
