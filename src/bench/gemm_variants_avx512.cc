@@ -100,12 +100,12 @@ void DotMicro(const Block& block) {
     });
     Unroll<NR>([&](auto n) TESSERA_INLINE_LAMBDA {
       const __m512bh wv = Pairs(w + n * block.weight_stride);
-      __builtin_prefetch(fetch + n * block.weight_stride, 0, 2);
+      if (fetch != nullptr) __builtin_prefetch(fetch + n * block.weight_stride, 0, 2);
       Unroll<MR>([&](auto r)
                      TESSERA_INLINE_LAMBDA { acc[r][n] = _mm512_dpbf16_ps(acc[r][n], av[r], wv); });
     });
     w += 64;
-    fetch += 64;
+    if (fetch != nullptr) fetch += 64;
     a += 32;
   }
   Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
@@ -137,7 +137,7 @@ void AllRows(const GemmVariantArgs& args, const Block& block) {
     part.input += begin * args.input_stride;
     part.output += size_t{begin} * args.n;
     // Behind the first part the weights are in the cache.
-    if (i > 0 && part.fetch != nullptr) part.fetch = part.weights;
+    if (i > 0) part.fetch = nullptr;
     DispatchRows<Micro, kRows>(args.count * (i + 1) / parts - begin, part);
   }
 }
