@@ -86,6 +86,7 @@ class Bench:
         length, tokens = (args.prefill, 1) if prefill else (DECODE_PROMPT, args.decode)
         pair = self.pair(model, threads, sequences, length + tokens + 32, choice)
         samples = {"tessera": [], "llama.cpp": []}
+        read = [prepare.read_bandwidth(args.tessera, threads)]
 
         def value(answer: Answer) -> float:
             return length / answer.first_token() if prefill else answer.together()
@@ -101,7 +102,8 @@ class Bench:
                         samples[engine.name].append(got)
                 if turn > 0:
                     self.progress(name, threads, measure, turn, samples, "tok/s")
-        self.add_row(name, threads, measure, "tok/s", samples, pair)
+        read.append(prepare.read_bandwidth(args.tessera, threads))
+        self.add_row(name, threads, measure, "tok/s", samples, pair, read)
 
     def questions(self, model: pathlib.Path, threads: int, choice: Choice) -> None:
         """Rows of the first three questions over one text, in fresh processes every round."""
@@ -147,11 +149,11 @@ class Bench:
             f"{samples['tessera'][-1].value:.1f} against {samples['llama.cpp'][-1].value:.1f} "
             f"{unit}")
 
-    def add_row(self, name: str, threads: int, measure: str, unit: str, samples: dict,
-                pair) -> None:
+    def add_row(self, name: str, threads: int, measure: str, unit: str, samples: dict, pair,
+                read: list[float] | None = None) -> None:
         row = table.Row(name, threads, measure, unit, samples,
                         {engine.name: engine.process.peak_mib for engine in pair},
-                        {engine.name: engine.load_s for engine in pair})
+                        {engine.name: engine.load_s for engine in pair}, read or [])
         if unit == "ms":
             last = [samples[engine][-1] for engine in ("tessera", "llama.cpp")]
             row.note = "computed " + " / ".join(f"{one.evaluated:,}" for one in last) + " tokens"

@@ -99,6 +99,15 @@ def random_tokens(count: int, vocabulary: int, seed: int) -> list[int]:
     return tokens
 
 
+def read_bandwidth(tessera: str, threads: int) -> float:
+    """GB/s that this many threads read from memory now, the best of several ways."""
+    done = subprocess.run([tessera, "bench", "kernels", "--threads", str(threads), "--seconds", "1",
+                           "--only", "add_residual", "--json"], capture_output=True, text=True,
+                          check=True)
+    return max(ceiling["bytes_per_second"] for ceiling in json.loads(done.stdout)["ceilings"]
+               if ceiling["what"] == "read") / 1e9
+
+
 def machine(tessera: str) -> dict:
     cpuinfo = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     name = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.MULTILINE)

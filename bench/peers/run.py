@@ -24,7 +24,9 @@ runs it (llama.py, llama_cpp.mjs). Both decode greedily, past any end of text. F
 processes are started, warmed up with the same work, and then take turns, the first turn changing
 sides every round; the one that waits is watched not to compute. Each question round has fresh
 processes. Resident memory is each process's VmHWM at the end (Tessera's has its whole state budget
-in it), load is from its start until it answers, with the file in the page cache.
+in it), load is from its start until it answers, with the file in the page cache. "read GB/s" is what this
+many threads can read from memory before and after a measure (tessera bench kernels): on a shared
+host it changes by the minute, and decoding is bound by it.
 
 Exit codes: 0; 1 a ratio is below --at-least; 2 it cannot run (one line says why); 130 Ctrl-C, after
 the rows that were complete. --json FILE keeps every sample.

@@ -7,7 +7,8 @@ A ratio above 1 always says that Tessera is faster, whether the unit is a rate o
 import dataclasses
 import statistics
 
-TITLES = ("model", "thr", "measure", "Tessera", "llama.cpp", "ratio", "resident MiB", "load s")
+TITLES = ("model", "thr", "measure", "Tessera", "llama.cpp", "ratio", "resident MiB", "load s",
+          "read GB/s")
 
 
 @dataclasses.dataclass
@@ -29,6 +30,7 @@ class Row:
     samples: dict[str, list[Sample]]       # by engine
     resident_mib: dict[str, float]
     load_s: dict[str, float]
+    read_gb_s: list[float]  # what this many threads read from memory, before and after
     note: str = ""
 
     def median(self, name: str) -> float:
@@ -58,7 +60,7 @@ def cells(row: Row) -> list[str]:
 
     return [row.model, str(row.threads), f"{row.measure}, {row.unit}", spread("tessera"),
             spread("llama.cpp"), f"{row.ratio():.2f}×", both(row.resident_mib, ",.0f"),
-            both(row.load_s, ".1f")]
+            both(row.load_s, ".1f"), "–".join(f"{one:.0f}" for one in row.read_gb_s)]
 
 
 def text(rows: list[Row]) -> str:
