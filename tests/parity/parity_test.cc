@@ -12,9 +12,16 @@
 //   unquantised        .05                   .01                          .02
 //   quantised          .10                   .02                          .05
 //
-//   and the 48 tokens after the prompt are the golden's up to the first such near-tie.
+//   and the tokens after the prompt are the golden's up to the first such near-tie.
 //
-// The limits are never loosened: a miss has a reason to be found.
+// The limits are never loosened: a miss has a reason to be found. One was found to be rounding (the
+// argmax of one position of h1-q4_k); it is named in Models(), and a test here proves it.
+//
+// Where inputs are rounded to int8, a change of 1e-6 can move one of them by a whole step, and all
+// that follows: runs that are equal but for that agree at first, then drift apart by about as much
+// as the product differs from the golden. So twins with every rounding point of the other engine,
+// or of the product, are compared over the first positions, and the nearest counts of a few runs
+// whose embeddings differ by 1e-6: a wrong formula would be near in none of them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -48,12 +55,21 @@ constexpr Limits kUnquantised = {.05, .01, .02};
 constexpr Limits kQuantised = {.10, .02, .05};
 constexpr double kTwinMax = .006;
 
+// Of twins with the roundings of what they are compared with, over the first positions: the goldens
+// have six decimals, and .000002 was reached.
+constexpr double kSameRoundingMax = .00001;
+constexpr size_t kFirstPositions = 7;
+constexpr float kPerturbation = 1e-6f;
+constexpr uint64_t kPerturbedRuns = 8;
+
 struct ParityModel {
   std::string name;
   std::string path;
   std::string goldens;
   bool quantised = false;
   bool twin = false;  // an F32 or F16 file
+  // Positions whose argmax is not the golden's though its top two differ by more than the gap.
+  std::vector<size_t> argmax_misses = {};
 };
 
 std::string Golden(const std::string& name) {
@@ -70,6 +86,8 @@ std::vector<ParityModel> Models() {
           Parity("h1-bf16", false, false),
           Parity("h1-q8_0", true, false),
           Parity("h1-q4_0", true, false),
+          // Golden .4788 and .4110: RoundingDecidesTheOnePositionWhoseArgmaxDiffers.
+          {"h1-q4_k", Golden("h1-q4_k.gguf"), Golden("goldens.json"), true, false, {6}},
           Parity("h1-fused-theta", false, true),
           Parity("h1-norm-g2", false, true),
           Parity("h1-tied", false, true),
@@ -115,9 +133,9 @@ TokenId Argmax(const std::vector<double>& p) {
 struct Comparison {
   double max = 0;
   double mean = 0;
-  uint32_t argmax_misses = 0;  // where the golden's top two differ by more than the gap
-  uint32_t near_ties = 0;      // other positions whose argmax differs
-  size_t greedy_equal = 0;     // tokens equal before the first difference
+  std::vector<size_t> argmax_misses;  // where the golden's top two differ by more than the gap
+  uint32_t near_ties = 0;             // other positions whose argmax differs
+  size_t greedy_equal = 0;            // tokens equal before the first difference
   size_t greedy_total = 0;
   bool greedy_explained = true;
 };
@@ -139,20 +157,30 @@ void CompareGreedy(const GoldenRun& golden, const Limits& limits, const StepFunc
   }
 }
 
+// The largest difference of a top-8.
+double Difference(const std::vector<std::pair<TokenId, double>>& row,
+                  const std::vector<double>& p) {
+  double largest = 0;
+  for (const auto& [token, probability] : row) {
+    largest = std::max(largest, std::fabs(p[static_cast<size_t>(token)] - probability));
+  }
+  return largest;
+}
+
 Comparison Compare(const GoldenRun& golden, const Limits& limits, const StepFunction& step) {
   Comparison result;
   std::vector<double> p;
   for (size_t i = 0; i < golden.prompt.size(); ++i) {
     p = Softmax(step(golden.prompt[i]));
-    double largest = 0;
-    for (const auto& [token, probability] : golden.rows[i]) {
-      largest = std::max(largest, std::fabs(p[static_cast<size_t>(token)] - probability));
-    }
+    const double largest = Difference(golden.rows[i], p);
     result.max = std::max(result.max, largest);
     result.mean += largest / static_cast<double>(golden.prompt.size());
     if (Argmax(p) == golden.rows[i][0].first) continue;
-    const bool clear = golden.rows[i][0].second - golden.rows[i][1].second > limits.gap;
-    ++(clear ? result.argmax_misses : result.near_ties);
+    if (golden.rows[i][0].second - golden.rows[i][1].second > limits.gap) {
+      result.argmax_misses.push_back(i);
+    } else {
+      ++result.near_ties;
+    }
   }
   CompareGreedy(golden, limits, step, p, &result);
   return result;
@@ -161,7 +189,7 @@ Comparison Compare(const GoldenRun& golden, const Limits& limits, const StepFunc
 void PrintRow(const std::string& model, const std::string& who, const Comparison& result) {
   fmt::print(
       "  {:<18} {:<8} max {:.4f}  mean {:.4f}  argmax misses {}  near-ties {}  greedy {}/{}\n",
-      model, who, result.max, result.mean, result.argmax_misses, result.near_ties,
+      model, who, result.max, result.mean, result.argmax_misses.size(), result.near_ties,
       result.greedy_equal, result.greedy_total);
 }
 
@@ -175,25 +203,44 @@ TEST(Parity, UnroundedTwinGivesTheGoldenProbabilities) {
         Compare(ReadGoldens(parity), kUnquantised, [&](TokenId token) { return twin.Step(token); });
     PrintRow(parity.name, "twin", result);
     EXPECT_LE(result.max, kTwinMax) << parity.name;
-    EXPECT_EQ(result.argmax_misses, 0u) << parity.name;
+    EXPECT_EQ(result.argmax_misses, parity.argmax_misses) << parity.name;
     EXPECT_TRUE(result.greedy_explained) << parity.name << " after " << result.greedy_equal;
   }
 }
 
+// One sequence through the product.
+class ProductRun {
+ public:
+  ProductRun(const Model& model, const KernelTable& kernels, ThreadPool* threads)
+      : model_(model),
+        forward_(model, StateType::kF32, kernels, *threads, OneSequence()),
+        sequence_(model.shape(), OneSequence().context_length) {}
+
+  std::vector<float> Step(TokenId token) {
+    sequence_.Run(&forward_, {&token, 1}, WantedRows::kLast);
+    const float* logits = forward_.Head(forward_.norm_rows(), 1);
+    return {logits, logits + model_.shape().vocab_size};
+  }
+
+ private:
+  static ForwardLimits OneSequence() {
+    ForwardLimits limits;
+    limits.rows = 16;
+    limits.sequences = 1;
+    limits.head_rows = 1;
+    limits.context_length = 512;
+    return limits;
+  }
+
+  const Model& model_;
+  Forward forward_;
+  SequenceRunner sequence_;
+};
+
 Comparison CompareProduct(const GoldenRun& golden, const Limits& limits, const Model& model,
                           const KernelTable& kernels, ThreadPool* threads) {
-  ForwardLimits forward_limits;
-  forward_limits.rows = 16;
-  forward_limits.sequences = 1;
-  forward_limits.head_rows = 1;
-  forward_limits.context_length = 512;
-  Forward forward(model, StateType::kF32, kernels, *threads, forward_limits);
-  SequenceRunner sequence(model.shape(), forward_limits.context_length);
-  return Compare(golden, limits, [&](TokenId token) {
-    sequence.Run(&forward, {&token, 1}, WantedRows::kLast);
-    const float* logits = forward.Head(forward.norm_rows(), 1);
-    return std::vector<float>(logits, logits + model.shape().vocab_size);
-  });
+  ProductRun product(model, kernels, threads);
+  return Compare(golden, limits, [&](TokenId token) { return product.Step(token); });
 }
 
 TEST(Parity, ProductStaysWithinItsLimits) {
@@ -210,10 +257,102 @@ TEST(Parity, ProductStaysWithinItsLimits) {
       PrintRow(parity.name, kernels->isa, result);
       EXPECT_LE(result.max, limits.max) << parity.name;
       EXPECT_LE(result.mean, limits.mean) << parity.name;
-      EXPECT_EQ(result.argmax_misses, 0u) << parity.name;
+      EXPECT_EQ(result.argmax_misses, parity.argmax_misses) << parity.name;
       EXPECT_TRUE(result.greedy_explained) << parity.name << " after " << result.greedy_equal;
     }
   }
+}
+
+// The largest difference from `golden` over the first positions, of the nearest of a few runs of a
+// twin with the given roundings.
+double NearestRun(const GgufFile& file, TwinRounding rounding, const GoldenRun& golden) {
+  double nearest = 1;
+  for (uint64_t seed = 0; seed < kPerturbedRuns && nearest > kSameRoundingMax; ++seed) {
+    rounding.perturbation = seed == 0 ? 0 : kPerturbation;
+    rounding.perturbation_seed = seed;
+    UnroundedTwin twin(file, rounding);
+    double largest = 0;
+    for (size_t i = 0; i < kFirstPositions; ++i) {
+      const std::vector<double> p = Softmax(twin.Step(golden.prompt[i]));
+      largest = std::max(largest, Difference(golden.rows[i], p));
+    }
+    nearest = std::min(nearest, largest);
+  }
+  return nearest;
+}
+
+TwinRounding GoldenRounding() {
+  return {.inputs = InputRounding::kGolden, .attention = AttentionRounding::kHalf};
+}
+
+TwinRounding ProductRounding() {
+  return {.inputs = InputRounding::kContract,
+          .attention = AttentionRounding::kBf16,
+          .bf16_conv_inputs = true};
+}
+
+TEST(Parity, TwinWithTheGoldensRoundingGivesTheGoldens) {
+  for (const ParityModel& parity : Models()) {
+    if (!parity.quantised) continue;
+    auto file = GgufFile::Open(parity.path);
+    ASSERT_TRUE(file) << file.error().message();
+    const double nearest = NearestRun(*file, GoldenRounding(), ReadGoldens(parity));
+    fmt::print("  {:<18} twin with the golden's rounding   {:.6f}\n", parity.name, nearest);
+    EXPECT_LE(nearest, kSameRoundingMax) << parity.name;
+  }
+}
+
+// So nothing but the contract's rounding points lies between the product and the formulas.
+TEST(Parity, TwinWithTheProductsRoundingGivesTheProductsProbabilities) {
+  ThreadPool threads(2);
+  for (const ParityModel& parity : Models()) {
+    if (!parity.quantised) continue;
+    auto file = GgufFile::Open(parity.path);
+    ASSERT_TRUE(file) << file.error().message();
+    auto model = Model::Load(*file, threads);
+    ASSERT_TRUE(model) << model.error().message();
+    ProductRun product(**model, *AvailableKernels().back(), &threads);
+    GoldenRun found = ReadGoldens(parity);
+    for (size_t i = 0; i < kFirstPositions; ++i) {
+      const std::vector<double> p = Softmax(product.Step(found.prompt[i]));
+      for (auto& [token, probability] : found.rows[i]) {
+        probability = p[static_cast<size_t>(token)];
+      }
+    }
+    const double nearest = NearestRun(*file, ProductRounding(), found);
+    fmt::print("  {:<18} twin with the product's rounding  {:.6f}\n", parity.name, nearest);
+    EXPECT_LE(nearest, kSameRoundingMax) << parity.name;
+  }
+}
+
+// Position 6 of h1-q4_k. The tests before show that the twin with the golden's rounding gives the
+// golden there and that with the product's the product. With the product's rounding, what an
+// embedding differs by in 1e-6 decides which of the two tokens comes out first.
+TEST(Parity, RoundingDecidesTheOnePositionWhoseArgmaxDiffers) {
+  const std::vector<ParityModel> models = Models();
+  const auto parity =
+      std::find_if(models.begin(), models.end(), [](auto& m) { return m.name == "h1-q4_k"; });
+  ASSERT_NE(parity, models.end());
+  ASSERT_EQ(parity->argmax_misses, std::vector<size_t>{6});
+  const GoldenRun golden = ReadGoldens(*parity);
+  auto file = GgufFile::Open(parity->path);
+  ASSERT_TRUE(file) << file.error().message();
+  int first = 0;
+  int second = 0;
+  for (uint64_t seed = 1; seed <= 2 * kPerturbedRuns; ++seed) {
+    TwinRounding rounding = ProductRounding();
+    rounding.perturbation = kPerturbation;
+    rounding.perturbation_seed = seed;
+    UnroundedTwin twin(*file, rounding);
+    std::vector<double> p;
+    for (size_t i = 0; i <= 6; ++i) p = Softmax(twin.Step(golden.prompt[i]));
+    first += Argmax(p) == golden.rows[6][0].first ? 1 : 0;
+    second += Argmax(p) == golden.rows[6][1].first ? 1 : 0;
+  }
+  fmt::print("  h1-q4_k position 6: {} runs give the golden's first token, {} its second\n", first,
+             second);
+  EXPECT_GT(first, 0);
+  EXPECT_GT(second, 0);
 }
 
 // What the shared models lack: biases, rope divisors, a head rotated in part, sizes that are no
@@ -277,7 +416,7 @@ TEST(Parity, ProductAgreesWithTheTwinWhereThereAreNoGoldens) {
       PrintRow((*model)->shape().has_ssm() ? "toy hybrid" : "toy llama", kernels->isa, result);
       EXPECT_LE(result.max, kUnquantised.max);
       EXPECT_LE(result.mean, kUnquantised.mean);
-      EXPECT_EQ(result.argmax_misses, 0u);
+      EXPECT_TRUE(result.argmax_misses.empty());
     }
   }
 }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unrounded_twin.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
+
+#include "base/check.h"
+#include "compute/tensor/quant_blocks.h"
 
 namespace tessera::testing {
 namespace {
@@ -33,27 +37,88 @@ T At(const std::byte* data, uint64_t byte) {
   return value;
 }
 
+float Bf16ToFloatSlow(uint16_t bits) {
+  const uint32_t wide = uint32_t{bits} << 16;
+  float value;
+  std::memcpy(&value, &wide, 4);
+  return value;
+}
+
+// To the nearest bf16, ties to even.
+float RoundToBf16(float x) {
+  if (x == 0) return x;
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(x, 8 - exponent)), exponent - 8);
+}
+
+struct Blocks {
+  GgufTensorType type;
+  uint32_t elements;
+  uint32_t bytes;
+  ReadBlock read;
+  bool has_offset;  // an m at byte 2 that is added to every element
+  bool to_bf16;     // in the product, when the model is loaded
+};
+constexpr Blocks kBlocks[] = {
+    {GgufTensorType::kQ8_0, 32, 34, ReadQ8_0, false, false},
+    {GgufTensorType::kQ4_0, 32, 18, ReadQ4_0, false, false},
+    {GgufTensorType::kQ4_1, 32, 20, ReadQ4_1, true, true},
+    {GgufTensorType::kQ5_0, 32, 22, ReadQ5_0, false, true},
+    {GgufTensorType::kQ5_1, 32, 24, ReadQ5_1, true, true},
+    {GgufTensorType::kQ2_K, 256, 84, ReadQ2K, false, true},
+    {GgufTensorType::kQ3_K, 256, 110, ReadQ3K, false, true},
+    {GgufTensorType::kQ4_K, 256, 144, ReadQ4K, false, false},
+    {GgufTensorType::kQ5_K, 256, 176, ReadQ5K, false, true},
+    {GgufTensorType::kQ6_K, 256, 210, ReadQ6K, false, false},
+};
+
+const Blocks* FindBlocks(GgufTensorType type) {
+  for (const Blocks& blocks : kBlocks) {
+    if (blocks.type == type) return &blocks;
+  }
+  return nullptr;
+}
+
 float Element(const GgufTensor& tensor, uint64_t i) {
   switch (tensor.type) {
     case GgufTensorType::kF32:
       return At<float>(tensor.data, 4 * i);
     case GgufTensorType::kF16:
       return HalfToFloatSlow(At<uint16_t>(tensor.data, 2 * i));
-    case GgufTensorType::kBF16: {
-      const uint32_t bits = uint32_t{At<uint16_t>(tensor.data, 2 * i)} << 16;
-      float value;
-      std::memcpy(&value, &bits, 4);
-      return value;
-    }
-    case GgufTensorType::kQ8_0: {
-      const uint64_t block = i / 32 * 34;
-      return static_cast<float>(At<int8_t>(tensor.data, block + 2 + i % 32)) *
-             HalfToFloatSlow(At<uint16_t>(tensor.data, block));
-    }
+    case GgufTensorType::kBF16:
+      return Bf16ToFloatSlow(At<uint16_t>(tensor.data, 2 * i));
     default:
       TESSERA_CHECK(false && "a type this twin does not read");
       return 0;
   }
+}
+
+// One block of inputs as int8 times a scale. Returns what the goldens' engine multiplies offsets by
+// beside it: an f16 of d · Σq, less the sum of what the inputs became.
+float RoundBlock(bool super_block, InputRounding rounding, float* x, uint32_t n) {
+  float largest = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    if (std::fabs(x[i]) > std::fabs(largest)) largest = x[i];
+  }
+  if (largest == 0) return 0;
+  const float exact_d = std::fabs(largest) / 127;
+  float d = exact_d;
+  float inverse = 1 / d;
+  if (rounding == InputRounding::kGolden && super_block) {
+    inverse = -127 / largest;
+    d = 1 / inverse;
+  } else if (rounding == InputRounding::kGolden) {
+    inverse = 127 / std::fabs(largest);
+    d = RoundToHalf(d);
+  }
+  float sum = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    const float q = std::nearbyint(x[i] * inverse);
+    sum += q;
+    x[i] = q * d;
+  }
+  return RoundToHalf(exact_d * sum) - d * sum;
 }
 
 float Silu(float x) { return x / (1 + std::exp(-x)); }
@@ -66,11 +131,36 @@ void UnroundedTwin::AddBias(const Vector& bias, Vector* x) {
   for (size_t i = 0; i < bias.size(); ++i) (*x)[i] += bias[i];
 }
 
-UnroundedTwin::Vector UnroundedTwin::Matrix::operator*(const Vector& x) const {
-  Vector y(n);
-  for (uint32_t row = 0; row < n; ++row) {
+// Rounds the inputs of `matrix`. Of its offsets, if it has them, returns the factor of each block.
+UnroundedTwin::Vector UnroundedTwin::RoundInputs(const Matrix& matrix, Vector* x) const {
+  const InputRounding rounding = rounding_.inputs;
+  if (rounding == InputRounding::kNone) return {};
+  const Blocks* blocks = FindBlocks(matrix.type);
+  const bool to_bf16 = blocks == nullptr ? matrix.type == GgufTensorType::kBF16 : blocks->to_bf16;
+  if (rounding == InputRounding::kContract && to_bf16) {
+    for (float& value : *x) value = RoundToBf16(value);
+  } else if (rounding == InputRounding::kGolden && matrix.type == GgufTensorType::kF16) {
+    for (float& value : *x) value = RoundToHalf(value);
+  } else if (blocks != nullptr) {
+    Vector factors;
+    for (uint32_t i = 0; i < matrix.k; i += blocks->elements) {
+      const uint32_t count = std::min(blocks->elements, matrix.k - i);
+      factors.push_back(RoundBlock(blocks->elements == 256, rounding, &(*x)[i], count));
+    }
+    if (rounding == InputRounding::kGolden && blocks->has_offset) return factors;
+  }
+  return {};
+}
+
+UnroundedTwin::Vector UnroundedTwin::Multiply(const Matrix& matrix, Vector x) const {
+  const Vector factors = RoundInputs(matrix, &x);
+  Vector y(matrix.n);
+  for (uint32_t row = 0; row < matrix.n; ++row) {
     float sum = 0;
-    for (uint32_t i = 0; i < k; ++i) sum += values[size_t{row} * k + i] * x[i];
+    for (uint32_t i = 0; i < matrix.k; ++i) sum += matrix.values[size_t{row} * matrix.k + i] * x[i];
+    for (size_t i = 0; i < factors.size(); ++i) {
+      sum += matrix.offsets[row * factors.size() + i] * factors[i];
+    }
     y[row] = sum;
   }
   return y;
@@ -84,6 +174,12 @@ UnroundedTwin::Vector UnroundedTwin::Values(const std::string& name) const {
   const GgufTensor* tensor = file_.FindTensor(name);
   TESSERA_CHECK(tensor != nullptr);
   Vector values(tensor->element_count());
+  if (const Blocks* blocks = FindBlocks(tensor->type)) {
+    for (size_t i = 0; i < values.size() / blocks->elements; ++i) {
+      blocks->read(tensor->data + i * blocks->bytes, &values[i * blocks->elements]);
+    }
+    return values;
+  }
   for (size_t i = 0; i < values.size(); ++i) values[i] = Element(*tensor, i);
   return values;
 }
@@ -95,11 +191,27 @@ UnroundedTwin::Vector UnroundedTwin::ValuesOr(const std::string& name, Vector fa
 UnroundedTwin::Matrix UnroundedTwin::ReadMatrix(const std::string& name) const {
   const GgufTensor* tensor = file_.FindTensor(name);
   TESSERA_CHECK(tensor != nullptr);
-  return {static_cast<uint32_t>(tensor->ne[1]), static_cast<uint32_t>(tensor->ne[0]), Values(name)};
+  Matrix matrix = {static_cast<uint32_t>(tensor->ne[1]),
+                   static_cast<uint32_t>(tensor->ne[0]),
+                   tensor->type,
+                   Values(name),
+                   {}};
+  const Blocks* blocks = FindBlocks(tensor->type);
+  if (blocks == nullptr) return matrix;
+  if (blocks->to_bf16 && rounding_.inputs == InputRounding::kContract) {
+    for (float& value : matrix.values) value = RoundToBf16(value);
+  }
+  for (size_t i = 0; blocks->has_offset && i < matrix.values.size() / blocks->elements; ++i) {
+    matrix.offsets.push_back(HalfToFloatSlow(At<uint16_t>(tensor->data, i * blocks->bytes + 2)));
+  }
+  return matrix;
 }
 
-UnroundedTwin::UnroundedTwin(const GgufFile& file)
-    : file_(file), architecture_(file.GetString("general.architecture").value()) {
+UnroundedTwin::UnroundedTwin(const GgufFile& file, const TwinRounding& rounding)
+    : file_(file),
+      rounding_(rounding),
+      perturbations_(rounding.perturbation_seed),
+      architecture_(file.GetString("general.architecture").value()) {
   heads_ = Number("attention.head_count", 0);
   kv_heads_ = Number("attention.head_count_kv", heads_);
   head_dim_ = Number("attention.key_length", 0);
@@ -129,10 +241,11 @@ void UnroundedTwin::ReadQkv(const std::string& prefix, Layer* layer) const {
     return;
   }
   const Matrix fused = ReadMatrix(prefix + "attn_qkv.weight");
+  TESSERA_CHECK(fused.offsets.empty() && "offsets of a fused matrix are not cut");
   const uint32_t kv = kv_heads_ * head_dim_;
   auto rows = [&](uint32_t first, uint32_t n) {
     const auto begin = fused.values.begin() + size_t{first} * fused.k;
-    return Matrix{n, fused.k, Vector(begin, begin + size_t{n} * fused.k)};
+    return Matrix{n, fused.k, fused.type, Vector(begin, begin + size_t{n} * fused.k), {}};
   };
   layer->q = rows(0, heads_ * head_dim_);
   layer->k = rows(heads_ * head_dim_, kv);
@@ -211,16 +324,20 @@ void UnroundedTwin::Rotate(float* head, uint32_t position) const {
 
 UnroundedTwin::Vector UnroundedTwin::Attention(Layer* layer, const Vector& u,
                                                uint32_t position) const {
-  Vector q = layer->q * u;
-  Vector k = layer->k * u;
-  Vector v = layer->v * u;
+  Vector q = Multiply(layer->q, u);
+  Vector k = Multiply(layer->k, u);
+  Vector v = Multiply(layer->v, u);
   AddBias(layer->q_bias, &q);
   AddBias(layer->k_bias, &k);
   AddBias(layer->v_bias, &v);
   for (uint32_t head = 0; head < heads_; ++head) Rotate(&q[head * head_dim_], position);
   for (uint32_t head = 0; head < kv_heads_; ++head) Rotate(&k[head * head_dim_], position);
-  for (float& x : k) x = RoundToHalf(x);
-  for (float& x : v) x = RoundToHalf(x);
+  const float scale = 1 / std::sqrt(static_cast<float>(head_dim_));
+  const bool bf16 = rounding_.attention == AttentionRounding::kBf16;
+  const bool half = rounding_.attention == AttentionRounding::kHalf;
+  for (float& x : k) x = bf16 ? RoundToBf16(x) : RoundToHalf(x);
+  for (float& x : v) x = bf16 ? RoundToBf16(x) : RoundToHalf(x);
+  for (float& x : q) x = bf16 ? RoundToBf16(x * scale) : (half ? RoundToHalf(x) : x) * scale;
   layer->keys.push_back(std::move(k));
   layer->values.push_back(std::move(v));
   Vector out(q.size());
@@ -231,18 +348,19 @@ UnroundedTwin::Vector UnroundedTwin::Attention(Layer* layer, const Vector& u,
     for (const Vector& key : layer->keys) {
       float score = 0;
       for (uint32_t i = 0; i < head_dim_; ++i) score += q[head * head_dim_ + i] * key[first + i];
-      p.push_back(score / std::sqrt(static_cast<float>(head_dim_)));
+      p.push_back(score);
       largest = std::max(largest, p.back());
     }
     float total = 0;
     for (float& x : p) total += x = std::exp(x - largest);
     for (size_t t = 0; t < p.size(); ++t) {
+      const float weight = half ? RoundToHalf(p[t] / total) : p[t] / total;
       for (uint32_t i = 0; i < head_dim_; ++i) {
-        out[head * head_dim_ + i] += p[t] / total * layer->values[t][first + i];
+        out[head * head_dim_ + i] += weight * layer->values[t][first + i];
       }
     }
   }
-  return layer->attn_output * out;
+  return Multiply(layer->attn_output, out);
 }
 
 // Inputs of one token, all channels; the last taps - 1 are kept.
@@ -251,18 +369,19 @@ UnroundedTwin::Vector UnroundedTwin::Convolve(Layer* layer, const float* inputs)
   for (uint32_t c = 0; c < layer->conv.n; ++c) {
     float* past = &layer->conv_inputs[size_t{c} * (taps_ - 1)];
     const float* weights = &layer->conv.values[size_t{c} * taps_];
+    const float input = rounding_.bf16_conv_inputs ? RoundToBf16(inputs[c]) : inputs[c];
     float y = 0;
     for (uint32_t j = 0; j + 1 < taps_; ++j) y += past[j] * weights[j];
-    y += inputs[c] * weights[taps_ - 1];
+    y += input * weights[taps_ - 1];
     for (uint32_t j = 0; j + 2 < taps_; ++j) past[j] = past[j + 1];
-    past[taps_ - 2] = inputs[c];
+    past[taps_ - 2] = input;
     out[c] = Silu(y + layer->conv_bias[c]);
   }
   return out;
 }
 
 UnroundedTwin::Vector UnroundedTwin::Mamba(Layer* layer, const Vector& u) const {
-  const Vector zxbcdt = layer->ssm_in * u;
+  const Vector zxbcdt = Multiply(layer->ssm_in, u);
   const Vector xbc = Convolve(layer, &zxbcdt[inner_]);
   const float* dt = &zxbcdt[inner_ + layer->conv.n];
   const uint32_t head_dim = inner_ / ssm_heads_;
@@ -284,16 +403,16 @@ UnroundedTwin::Vector UnroundedTwin::Mamba(Layer* layer, const Vector& u) const 
     }
   }
   if (!layer->ssm_norm.empty()) y = RmsNorm(y, layer->ssm_norm, groups_);
-  return layer->ssm_out * y;
+  return Multiply(layer->ssm_out, y);
 }
 
 UnroundedTwin::Vector UnroundedTwin::Mlp(const Layer& layer, const Vector& f) const {
-  Vector gate = layer.gate * f;
-  Vector up = layer.up * f;
+  Vector gate = Multiply(layer.gate, f);
+  Vector up = Multiply(layer.up, f);
   AddBias(layer.gate_bias, &gate);
   AddBias(layer.up_bias, &up);
   for (size_t i = 0; i < gate.size(); ++i) gate[i] = Silu(gate[i]) * up[i];
-  Vector down = layer.down * gate;
+  Vector down = Multiply(layer.down, gate);
   AddBias(layer.down_bias, &down);
   return down;
 }
@@ -301,6 +420,12 @@ UnroundedTwin::Vector UnroundedTwin::Mlp(const Layer& layer, const Vector& f) co
 std::vector<float> UnroundedTwin::Step(int32_t token) {
   const auto row = embedding_.values.begin() + static_cast<ptrdiff_t>(token) * embedding_.k;
   Vector h(row, row + embedding_.k);
+  if (rounding_.perturbation > 0) {
+    for (float& x : h) {
+      const float uniform = static_cast<float>(perturbations_.Next() >> 40) * 0x1p-23f - 1;
+      x *= 1 + rounding_.perturbation * uniform;
+    }
+  }
   auto add = [&](const Vector& x) {
     for (size_t i = 0; i < h.size(); ++i) h[i] += x[i];
   };
@@ -316,7 +441,7 @@ std::vector<float> UnroundedTwin::Step(int32_t token) {
     if (architecture_ != "mamba2") add(Mlp(layer, RmsNorm(h, layer.ffn_norm)));
   }
   ++position_;
-  return output_ * RmsNorm(h, output_norm_);
+  return Multiply(output_, RmsNorm(h, output_norm_));
 }
 
 }  // namespace tessera::testing

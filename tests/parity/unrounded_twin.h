@@ -3,24 +3,56 @@
 // UnroundedTwin is the forward pass written from the formulas alone, slowly: fp32 throughout, no
 // rounding points but the f16 of the keys and values (as the engine that made the goldens stores
 // them), one token at a time, every product a plain loop over the file's own tensors. It shares no
-// code with the product beyond the GGUF reader, so that agreeing with the goldens proves the
-// formulas and the tensor names, and comparing the product with it shows what rounding costs.
+// code with the product beyond the GGUF reader and, of quantised tensors, what a block's values
+// are, so that agreeing with the goldens proves the formulas and the tensor names, and comparing
+// the product with it shows what rounding costs.
+//
+// Rounding points can be switched on one at a time: those of the engine that made the goldens, to
+// show that nothing but them lies between the formulas and the goldens, and the product's, to show
+// which of them moves a probability.
 //
 // Threads: one.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
+#include "base/random.h"
 #include "compute/gguf/gguf_file.h"
 
 namespace tessera::testing {
 
+// What weights and the inputs of products become.
+enum class InputRounding {
+  kNone,
+  // The numerics contract: int8 with d = amax / 127, q = nearest(x · (1/d)); bf16 inputs with bf16
+  // weights, which the types dequantised at load become.
+  kContract,
+  // The goldens' engine: int8 for every quantised type, 1/d = -127 / (the signed largest) for K
+  // types, else d becomes an f16, and so does the d · Σq beside offsets; f16 with f16 weights.
+  kGolden,
+};
+
+// How keys and values are stored and what queries and attention weights are multiplied as.
+enum class AttentionRounding {
+  kHalfStored,  // f16 keys and values
+  kHalf,        // f16 queries and weights as well, as the goldens' engine
+  kBf16,        // bf16 keys, values and scaled queries, as the product
+};
+
+struct TwinRounding {
+  InputRounding inputs = InputRounding::kNone;
+  AttentionRounding attention = AttentionRounding::kHalfStored;
+  bool bf16_conv_inputs = false;  // as the product
+  // Elements of the embedding row are multiplied by 1 + this · uniform(-1, 1).
+  float perturbation = 0;
+  uint64_t perturbation_seed = 1;
+};
+
 class UnroundedTwin {
  public:
-  explicit UnroundedTwin(const GgufFile& file);
+  explicit UnroundedTwin(const GgufFile& file, const TwinRounding& rounding = {});
 
   uint32_t vocab_size() const { return vocab_size_; }
   // Logits after `token`, which is appended to what came before.
@@ -31,8 +63,9 @@ class UnroundedTwin {
   using Vector = std::vector<float>;
   struct Matrix {
     uint32_t n = 0, k = 0;
-    Vector values;  // [n][k]
-    Vector operator*(const Vector& x) const;
+    GgufTensorType type = GgufTensorType::kF32;
+    Vector values;   // [n][k]
+    Vector offsets;  // of each block, in the types that have them
   };
   struct Layer {
     Vector attn_norm;
@@ -49,6 +82,8 @@ class UnroundedTwin {
     Vector ssm;                        // [heads][head_dim][N]
   };
 
+  Vector RoundInputs(const Matrix& matrix, Vector* x) const;
+  Vector Multiply(const Matrix& matrix, Vector x) const;
   static void AddBias(const Vector& bias, Vector* x);
   uint32_t Number(const std::string& key, uint32_t fallback) const;
   bool Has(const std::string& name) const { return file_.FindTensor(name) != nullptr; }
@@ -66,6 +101,8 @@ class UnroundedTwin {
   Vector Mlp(const Layer& layer, const Vector& f) const;
 
   const GgufFile& file_;
+  const TwinRounding rounding_;
+  Random perturbations_;
   std::string architecture_;
   uint32_t vocab_size_ = 0;
   uint32_t heads_ = 0, kv_heads_ = 0, head_dim_ = 0, n_rot_ = 0;
