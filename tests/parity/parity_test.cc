@@ -80,6 +80,11 @@ ParityModel Parity(const std::string& name, bool quantised, bool twin) {
   return {name, Golden(name + ".gguf"), Golden("goldens.json"), quantised, twin};
 }
 
+// The quantised types no h1 model has (types/README.md).
+ParityModel Types(const std::string& name) {
+  return {name, Golden("types/" + name + ".gguf"), Golden("types/goldens.json"), true, false};
+}
+
 std::vector<ParityModel> Models() {
   return {Parity("h1-f32", false, true),
           Parity("h1-f16", false, true),
@@ -96,7 +101,11 @@ std::vector<ParityModel> Models() {
           Parity("mamba2-f32", false, true),
           Parity("mamba2-g4", false, true),
           {"harbour-2.8m-q8_0", std::string(TESSERA_SOURCE_DIR) + "/models/harbour-2.8m-q8_0.gguf",
-           Golden("harbour-goldens.json"), true, false}};
+           Golden("harbour-goldens.json"), true, false},
+          Types("llama-q2_k-q4_0"),
+          Types("llama-q3_k-q4_1"),
+          Types("llama-q5_k-q5_1"),
+          Types("llama-q6_k-q5_0")};
 }
 
 struct GoldenRun {
@@ -291,6 +300,7 @@ TwinRounding ProductRounding() {
           .bf16_conv_inputs = true};
 }
 
+// What each block of a quantised type stands for, from an engine that shares no code with this one.
 TEST(Parity, TwinWithTheGoldensRoundingGivesTheGoldens) {
   for (const ParityModel& parity : Models()) {
     if (!parity.quantised) continue;
