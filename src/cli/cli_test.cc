@@ -419,7 +419,7 @@ TEST(CommandLine, MakeModelSaysInJsonWhatItWrote) {
 }
 
 TEST(CommandLine, BenchKernelsPrintsATableAndTheSameAsJson) {
-  const std::vector<std::string> base = {"bench",      "kernels",   "--only",
+  const std::vector<std::string> base = {"bench",   "kernels",   "--only",
                                          "to_bf16", "--seconds", "0.01"};
   const Outcome table = Tessera(base);
   ASSERT_EQ(table.code, 0) << table.error;
@@ -437,8 +437,8 @@ TEST(CommandLine, BenchKernelsPrintsATableAndTheSameAsJson) {
 
 TEST(CommandLine, BenchStepPrintsSpeedsAndLayoutsAsJson) {
   const Outcome outcome = Tessera({"bench", "step", kModel, "--sequences", "1,2", "--compare", "2",
-                                   "--organisation", "s3,s2:block=64", "--context", "32",
-                                   "--steps", "2", "--rounds", "1", "--threads", "2", "--json"});
+                                   "--organisation", "s3,s2:block=64", "--context", "32", "--steps",
+                                   "2", "--rounds", "1", "--threads", "2", "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.error;
   const auto json = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(json["threads"], 2);

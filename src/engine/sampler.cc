@@ -80,7 +80,7 @@ Sampler::Sampler(uint32_t vocab_size) : candidates_(vocab_size), weights_(vocab_
 
 void Sampler::SelectFirst(std::span<const float> logits, uint32_t count) {
   candidates_.clear();
-  if (count == 0) return;  // log-probabilities of the chosen tokens alone
+  if (count == 0) return;             // log-probabilities of the chosen tokens alone
   candidates_.resize(logits.size());  // within capacity
   std::iota(candidates_.begin(), candidates_.end(), 0);
   if (count >= logits.size()) return;

@@ -40,7 +40,8 @@ TESSERA_KERNEL_TEST_SUITE(Tables);
 TEST_P(Tables, EveryKernelIsThere) {
   const KernelTable& t = table();
   EXPECT_STREQ(t.isa, GetParam());
-  EXPECT_TRUE(t.gemm && t.rms_norm && t.to_bf16 && t.to_int8 && t.to_int8_k && t.silu_mul && t.add_residual);
+  EXPECT_TRUE(t.gemm && t.rms_norm && t.to_bf16 && t.to_int8 && t.to_int8_k && t.silu_mul &&
+              t.add_residual);
   EXPECT_TRUE(t.rope && t.scale_to_bf16 && t.store_kv && t.zero_group && t.attention_split);
   EXPECT_TRUE(t.attention_combine && t.attention_finish && t.conv && t.discretize && t.scan);
 }
