@@ -34,7 +34,7 @@ class Answer:
         return self.times[0][0]
 
     def bunched(self) -> float:
-        """Share of the tokens that came with the one before: the caller was late, not the engine."""
+        """Share of tokens that came with the one before: the caller was late, not the engine."""
         gaps = [b - a for times in self.times for a, b in zip(times, times[1:])]
         return sum(gap == 0 for gap in gaps) / len(gaps) if gaps else 0.0
 
@@ -79,11 +79,14 @@ class Process:
         self.child.wait()
 
     def complain(self, what: str) -> PeersError:
-        """What went wrong, with the last line that the process had to say about it."""
+        """What went wrong, with the line that says why: the first with an Error in it (a stack
+        follows it), otherwise the last."""
         code = self.child.poll()
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        why = next((line for line in lines if re.search(r"Error\b", line)),
+                   lines[-1] if lines else "no message")
         state = "is running" if code is None else f"ended with exit code {code}"
-        return PeersError(f"{what}: the process {state}: {lines[-1] if lines else 'no message'}")
+        return PeersError(f"{what}: the process {state}: {why.strip()}")
 
     def cpu_seconds(self) -> float:
         stat = pathlib.Path(f"/proc/{self.child.pid}/stat").read_text(encoding="utf-8")
@@ -92,7 +95,8 @@ class Process:
 
     def _peak_mib(self) -> float:
         status = pathlib.Path(f"/proc/{self.child.pid}/status").read_text(encoding="utf-8")
-        return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        return int(peak[1]) / 1024 if peak else 0.0  # one that has just ended has no memory
 
     def mapped(self, pattern: str) -> list[str]:
         """Names of the mapped files that match."""

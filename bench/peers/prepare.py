@@ -13,7 +13,6 @@ from engine import PeersError
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-PLATFORM = "linux-x64"  # the only one whose binary is installed
 NODE_MAJOR_MIN = 20
 FREE_BYTES_MIN = {"packages": 300 << 20, "a model": 2 << 30}
 
@@ -21,6 +20,18 @@ FREE_BYTES_MIN = {"packages": 300 << 20, "a model": 2 << 30}
 def last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "no message"
+
+
+def output_of(command: list[str]) -> str:
+    """What a command that has to succeed writes."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise PeersError(f"{command[0]}: {error.strerror}") from None
+    if done.returncode != 0:
+        raise PeersError(f"{' '.join(command)}: exit code {done.returncode}: "
+                         f"{last_line(done.stderr)}")
+    return done.stdout.strip()
 
 
 def check_disk(work: pathlib.Path, what: str) -> None:
@@ -34,8 +45,7 @@ def check_node() -> str:
     if shutil.which("node") is None:
         raise PeersError(f"node is not installed: llama.cpp runs in it (Node.js {NODE_MAJOR_MIN} "
                          "or newer)")
-    version = subprocess.run(["node", "--version"], check=True, capture_output=True,
-                             text=True).stdout.strip()
+    version = output_of(["node", "--version"])
     if int(version.lstrip("v").split(".")[0]) < NODE_MAJOR_MIN:
         raise PeersError(f"node: expected version {NODE_MAJOR_MIN} or newer, found {version}")
     return version
@@ -67,7 +77,10 @@ def install_peer(work: pathlib.Path, say) -> pathlib.Path:
 
 def installed_version(packages: pathlib.Path, name: str) -> str | None:
     path = packages / "node_modules" / name / "package.json"
-    return json.loads(path.read_text(encoding="utf-8"))["version"] if path.exists() else None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["version"]
+    except (FileNotFoundError, ValueError, KeyError):  # what an interrupted installation leaves
+        return None
 
 
 def model_file(tessera: str, work: pathlib.Path, geometry: str, weights: str, seed: int,
@@ -101,10 +114,9 @@ def random_tokens(count: int, vocabulary: int, seed: int) -> list[int]:
 
 def read_bandwidth(tessera: str, threads: int) -> float:
     """GB/s that this many threads read from memory now, the best of several ways."""
-    done = subprocess.run([tessera, "bench", "kernels", "--threads", str(threads), "--seconds", "1",
-                           "--only", "add_residual", "--json"], capture_output=True, text=True,
-                          check=True)
-    return max(ceiling["bytes_per_second"] for ceiling in json.loads(done.stdout)["ceilings"]
+    report = output_of([tessera, "bench", "kernels", "--threads", str(threads), "--seconds", "1",
+                        "--only", "add_residual", "--json"])
+    return max(ceiling["bytes_per_second"] for ceiling in json.loads(report)["ceilings"]
                if ceiling["what"] == "read") / 1e9
 
 
@@ -113,12 +125,15 @@ def machine(tessera: str) -> dict:
     name = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
     commit = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True,
                             text=True, check=False).stdout.strip()
-    version = subprocess.run([tessera, "--version"], capture_output=True, text=True, check=True)
+    version = output_of([tessera, "--version"])
+    if not version.startswith("tessera "):
+        raise PeersError(f"{tessera}: expected tessera, but --version says "
+                         f"'{version.partition(chr(10))[0]}'")
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "cpu": name[1] if name else "unknown",
         "cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
-        "tessera": version.stdout.strip(),
+        "tessera": version,
         "source_commit": commit or None,  # of the checkout, which the binary may be older than
     }

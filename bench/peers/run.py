@@ -24,9 +24,9 @@ runs it (llama.py, llama_cpp.mjs). Both decode greedily, past any end of text. F
 processes are started, warmed up with the same work, and then take turns, the first turn changing
 sides every round; the one that waits is watched not to compute. Each question round has fresh
 processes. Resident memory is each process's VmHWM at the end (Tessera's has its whole state budget
-in it), load is from its start until it answers, with the file in the page cache. "read GB/s" is what this
-many threads can read from memory before and after a measure (tessera bench kernels): on a shared
-host it changes by the minute, and decoding is bound by it.
+in it), load is from its start until it answers, with the file in the page cache. "read GB/s" is
+what this many threads can read from memory before and after a measure (tessera bench kernels): on a
+shared host it changes by the minute, and decoding is bound by it.
 
 Exit codes: 0; 1 a ratio is below --at-least; 2 it cannot run (one line says why); 130 Ctrl-C, after
 the rows that were complete. --json FILE keeps every sample.
@@ -37,6 +37,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 
 import prepare
@@ -48,8 +49,25 @@ SEQUENCES = (1, 4, 8, 16)
 MEASURES = ("prefill", *(f"decode{n}" for n in SEQUENCES), "harbour")
 
 
+# What a run can meet that is no fault of this program.
+ERRORS = (PeersError, OSError, subprocess.SubprocessError)
+
+
 def comma_list(text: str) -> list[str]:
-    return [item for item in text.split(",") if item]
+    items = text.split(",")
+    if not all(items):
+        raise argparse.ArgumentTypeError(f"expected names with commas between, found '{text}'")
+    return items
+
+
+def positive_int(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, found '{text}'")
+    return int(text)
+
+
+def positive_ints(text: str) -> list[int]:
+    return [positive_int(item) for item in comma_list(text)]
 
 
 def parse_args() -> argparse.Namespace:
@@ -64,31 +82,48 @@ def parse_args() -> argparse.Namespace:
     add("--geometry", default="falcon-h1-0.5b")
     add("--types", type=comma_list, default=["bf16", "q8_0", "q4_k"], metavar="T,..",
         help="weight types (default bf16,q8_0,q4_k)")
-    add("--threads", type=comma_list, default=["2", "1"], metavar="N,..", help="default 2,1")
+    add("--threads", type=positive_ints, default=[2, 1], metavar="N,..", help="default 2,1")
     add("--only", type=comma_list, default=list(MEASURES), metavar="M,..",
         help=f"of {','.join(MEASURES)}")
-    add("--rounds", type=int, help="default 5; with --quick 2")
+    add("--rounds", type=positive_int, metavar="N", help="default 5; with --quick 2")
     add("--quick", action="store_true", help="fewer rounds, 24 tokens decoded")
-    add("--prefill", type=int, default=512)
-    add("--decode", type=int, help="tokens decoded (default 64; with --quick 24)")
-    add("--budget-per-sequence", type=int, default=64, metavar="MIB",
+    add("--prefill", type=positive_int, default=512, metavar="N",
+        help="tokens of the prompt (default 512)")
+    add("--decode", type=positive_int, metavar="N",
+        help="tokens decoded (default 64; with --quick 24)")
+    add("--budget-per-sequence", type=positive_int, default=64, metavar="MIB",
         help="Tessera's state budget: 64 MiB hold 600 tokens of the 0.5B shape")
-    add("--peer", choices=["flash", "flash,mmap", "mmap", "plain"],
-        help="llama.cpp's options instead of trying which are faster")
+    add("--peer", choices=["flash", "flash,mmap", "mmap", "plain"], metavar="OPTIONS",
+        help="llama.cpp's (flash; flash,mmap; mmap; plain) instead of trying which are faster")
     add("--seed", type=int, default=1)
     add("--at-least", type=table.parse_gate, action="append", default=[], metavar="[NAME/..=]X",
         help="least ratio of all rows, or of those with these names: bf16/2t/decode8=6")
     add("--json", metavar="FILE", type=pathlib.Path)
     args = parser.parse_args()
-    args.rounds = args.rounds or (2 if args.quick else 5)
-    args.decode = args.decode or (24 if args.quick else 64)
+    if args.rounds is None:
+        args.rounds = 2 if args.quick else 5
+    if args.decode is None:
+        args.decode = 24 if args.quick else 64
     for name in args.only:
         if name not in MEASURES:
             parser.error(f"--only: '{name}' is none of {', '.join(MEASURES)}")
-    if not all(count.isdigit() and int(count) > 0 for count in args.threads):
-        parser.error(f"--threads: expected counts, found {','.join(args.threads)}")
-    args.threads = [int(count) for count in args.threads]
     return args
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """What would otherwise be missed only after minutes."""
+    if not (os.path.isfile(args.tessera) and os.access(args.tessera, os.X_OK)):
+        raise PeersError(f"{args.tessera}: not there (make build, or --tessera)")
+    if args.model and not (args.model.is_file() and os.access(args.model, os.R_OK)):
+        raise PeersError(f"--model {args.model}: there is no file that can be read")
+    if args.json:
+        folder = args.json.parent
+        writable = (args.json.is_file() and os.access(args.json, os.W_OK)
+                    if args.json.exists() else
+                    folder.is_dir() and os.access(folder, os.W_OK | os.X_OK))
+        if not writable:
+            raise PeersError(f"--json {args.json}: cannot be written")
+    args.work.mkdir(parents=True, exist_ok=True)
 
 
 def report(args: argparse.Namespace, bench: Bench, facts: dict) -> None:
@@ -113,12 +148,13 @@ def main() -> int:
     # A terminated run ends its children like an interrupted one.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        args.work.mkdir(parents=True, exist_ok=True)
-        if not os.access(args.tessera, os.X_OK):
-            raise PeersError(f"{args.tessera}: not there (make build, or --tessera)")
+        check_files(args)
         facts = prepare.machine(args.tessera) | {"node": prepare.check_node()}
         bench = Bench(args, prepare.install_peer(args.work, say))
-    except (PeersError, OSError) as error:
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    except ERRORS as error:
         say(f"peers: {error}")
         return 2
     if facts["load_average"] > 0.5:
@@ -130,11 +166,18 @@ def main() -> int:
     except KeyboardInterrupt:
         say("interrupted")
         code = 130
-    except (PeersError, OSError) as error:
+    except ERRORS as error:
         say(f"peers: {error}")
         code = 2
     if bench.rows:
-        report(args, bench, facts)
+        try:
+            report(args, bench, facts)
+        except OSError as error:
+            say(f"peers: {error}")
+            code = code or 2
+    elif code == 0:
+        say("peers: nothing was measured")
+        code = 2
     if code == 0:
         missed = table.below(bench.rows, args.at_least)
         for line in missed:
