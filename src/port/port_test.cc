@@ -90,6 +90,19 @@ TEST(ThreadPool, RunsEachTaskOnceForManyJobsAndThreadCounts) {
 // A worker that read the ticket of a job that has ended, and the count of the next, larger one,
 // must not claim with the two: that task would run twice, the caller return early. Jobs of two
 // tasks before jobs of many make the moment, more threads than cores keep workers in it.
+TEST(ThreadPool, AWorkerWhoseRunIsDoneHelpsWithTheOthers) {
+  ThreadPool pool(2);
+  std::atomic<int> done{0};
+  // The first task of the second run ends last: the rest of its run is done by the other worker.
+  pool.ParallelFor(10, [&](uint32_t task, int) {
+    if (task == 5) {
+      while (done.load() < 9) std::this_thread::yield();
+    }
+    ++done;
+  });
+  EXPECT_EQ(done.load(), 10);
+}
+
 TEST(ThreadPool, ALateWorkerCannotClaimFromTheNextJobWithTheOldTicket) {
   ThreadPool pool(6);
   std::vector<std::atomic<uint32_t>> runs(8);

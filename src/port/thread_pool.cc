@@ -20,9 +20,9 @@ constexpr int kSpinsBeforeYield = 4000;
 
 uint32_t JobOf(uint64_t ticket) { return static_cast<uint32_t>(ticket >> 32); }
 uint32_t NextOf(uint64_t ticket) { return static_cast<uint32_t>(ticket); }
-uint64_t OpenTicket(uint32_t job) { return uint64_t{job} << 32; }
+uint64_t OpenTicket(uint32_t job, uint32_t task) { return uint64_t{job} << 32 | task; }
 // No count is larger than this task's number.
-uint64_t ClosedTicket(uint32_t job) { return OpenTicket(job) | 0xFFFFFFFFu; }
+uint64_t ClosedTicket(uint32_t job) { return OpenTicket(job, 0xFFFFFFFFu); }
 
 }  // namespace
 
@@ -61,19 +61,28 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+uint32_t ThreadPool::JobNow(std::memory_order order) const {
+  return JobOf(tickets_[0].value.load(order));
+}
+
 void ThreadPool::RunTasks(uint32_t job, int worker) {
-  uint64_t ticket = ticket_.load(std::memory_order_acquire);
-  while (JobOf(ticket) == job && NextOf(ticket) < count_.load(std::memory_order_acquire)) {
-    // A success means this job still runs: it cannot end before the claimed task does, so fn_ is
-    // the job's own. And count_ was this job's: whoever saw a later one sees (acquire) that the
-    // ticket was closed before it was written, and fails here.
-    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel,
-                                       std::memory_order_acquire)) {
-      continue;
+  for (int i = 0; i < thread_count_; ++i) {
+    const int run = (worker + i) % thread_count_;
+    std::atomic<uint64_t>& next = tickets_[static_cast<size_t>(run)].value;
+    uint64_t ticket = next.load(std::memory_order_acquire);
+    while (JobOf(ticket) == job &&
+           NextOf(ticket) < RunBegin(count_.load(std::memory_order_acquire), run + 1)) {
+      // A success means this job still runs: it cannot end before the claimed task does, so fn_ is
+      // the job's own. And count_ was this job's: whoever saw a later one sees (acquire) that the
+      // ticket was closed before it was written, and fails here.
+      if (!next.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel,
+                                      std::memory_order_acquire)) {
+        continue;
+      }
+      (*fn_)(NextOf(ticket), worker);
+      finished_.fetch_add(1, std::memory_order_release);
+      ticket = next.load(std::memory_order_acquire);
     }
-    (*fn_)(NextOf(ticket), worker);
-    finished_.fetch_add(1, std::memory_order_release);
-    ticket = ticket_.load(std::memory_order_acquire);
   }
 }
 
@@ -84,15 +93,21 @@ void ThreadPool::ParallelFor(uint32_t count, Task fn) {
     return;
   }
   TESSERA_CHECK(!busy_.exchange(true, std::memory_order_acquire));
-  // The last job's ticket is used up only together with the last job's count: a worker that read
-  // it late would claim a task of this job with it. So it is closed before anything changes.
-  const uint32_t closed = JobOf(ticket_.load(std::memory_order_relaxed)) + 1;
-  ticket_.store(ClosedTicket(closed), std::memory_order_relaxed);
+  // The last job's tickets are used up only together with the last job's count: a worker that read
+  // one late would claim a task of this job with it. So all are closed before anything changes.
+  const uint32_t closed = JobNow(std::memory_order_relaxed) + 1;
+  for (Ticket& ticket : tickets_) {
+    ticket.value.store(ClosedTicket(closed), std::memory_order_relaxed);
+  }
   fn_ = &fn;
   finished_.store(0, std::memory_order_relaxed);
   count_.store(count, std::memory_order_release);
   const uint32_t job = closed + 1;
-  ticket_.store(OpenTicket(job), std::memory_order_seq_cst);
+  for (int run = thread_count_ - 1; run >= 0; --run) {
+    tickets_[static_cast<size_t>(run)].value.store(
+        OpenTicket(job, RunBegin(count, run)),
+        run == 0 ? std::memory_order_seq_cst : std::memory_order_release);
+  }
   // seq_cst on both sides: either a worker about to sleep sees the new ticket, or we see it
   // counted.
   if (sleepers_.load(std::memory_order_seq_cst) > 0) {
@@ -115,15 +130,15 @@ void ThreadPool::WorkerLoop(int worker) {
   uint32_t seen_job = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
     int spins = 0;
-    uint32_t job = JobOf(ticket_.load(std::memory_order_acquire));
+    uint32_t job = JobNow(std::memory_order_acquire);
     while (job == seen_job && spins++ < kSpinsBeforeSleep) {
       _mm_pause();
-      job = JobOf(ticket_.load(std::memory_order_acquire));
+      job = JobNow(std::memory_order_acquire);
     }
     if (job == seen_job) {
       uint32_t wake = wake_.load(std::memory_order_seq_cst);
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
-      if (JobOf(ticket_.load(std::memory_order_seq_cst)) == seen_job &&
+      if (JobNow(std::memory_order_seq_cst) == seen_job &&
           !stopping_.load(std::memory_order_seq_cst)) {
         wake_.wait(wake, std::memory_order_seq_cst);
       }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // GemmStage multiplies the step's rows by several matrices in one parallel job, so that matrices
-// ready at the same time cost one barrier. Tasks are runs of whole panels, in the order the weights
-// lie in memory, of at least kPanelsPerTask: at one row a task streams its weights once, and a
-// long run keeps the prefetcher going.
+// ready at the same time cost one barrier. A task is a group of panels (k = 1024 in bf16: 128 KiB, 4
+// us from memory), in the order the weights lie in memory: a thread's run of them is one stream.
 //
 // Threads: one caller; the job uses the pool.
 #pragma once
