@@ -131,6 +131,16 @@ void UnroundedTwin::AddBias(const Vector& bias, Vector* x) {
   for (size_t i = 0; i < bias.size(); ++i) (*x)[i] += bias[i];
 }
 
+// Comes after every sum or function whose order of operations another program is free in.
+UnroundedTwin::Vector UnroundedTwin::Perturbed(Vector x) const {
+  if (rounding_.perturbation == 0) return x;
+  for (float& value : x) {
+    const float uniform = static_cast<float>(perturbations_.Next() >> 40) * 0x1p-23f - 1;
+    value *= 1 + rounding_.perturbation * uniform;
+  }
+  return x;
+}
+
 // Rounds the inputs of `matrix`. Of its offsets, if it has them, returns the factor of each block.
 UnroundedTwin::Vector UnroundedTwin::RoundInputs(const Matrix& matrix, Vector* x) const {
   const InputRounding rounding = rounding_.inputs;
@@ -163,7 +173,7 @@ UnroundedTwin::Vector UnroundedTwin::Multiply(const Matrix& matrix, Vector x) co
     }
     y[row] = sum;
   }
-  return y;
+  return Perturbed(std::move(y));
 }
 
 uint32_t UnroundedTwin::Number(const std::string& key, uint32_t fallback) const {
@@ -303,7 +313,7 @@ UnroundedTwin::Vector UnroundedTwin::RmsNorm(const Vector& x, const Vector& weig
     const float scale = 1 / std::sqrt(static_cast<float>(squares / static_cast<double>(n)) + eps_);
     for (size_t i = first; i < first + n; ++i) y[i] = x[i] * scale * weight[i];
   }
-  return y;
+  return Perturbed(std::move(y));
 }
 
 void UnroundedTwin::Rotate(float* head, uint32_t position) const {
@@ -360,7 +370,7 @@ UnroundedTwin::Vector UnroundedTwin::Attention(Layer* layer, const Vector& u,
       }
     }
   }
-  return Multiply(layer->attn_output, out);
+  return Multiply(layer->attn_output, Perturbed(std::move(out)));
 }
 
 // Inputs of one token, all channels; the last taps - 1 are kept.
@@ -403,7 +413,7 @@ UnroundedTwin::Vector UnroundedTwin::Mamba(Layer* layer, const Vector& u) const 
     }
   }
   if (!layer->ssm_norm.empty()) y = RmsNorm(y, layer->ssm_norm, groups_);
-  return Multiply(layer->ssm_out, y);
+  return Multiply(layer->ssm_out, Perturbed(std::move(y)));
 }
 
 UnroundedTwin::Vector UnroundedTwin::Mlp(const Layer& layer, const Vector& f) const {
@@ -412,7 +422,7 @@ UnroundedTwin::Vector UnroundedTwin::Mlp(const Layer& layer, const Vector& f) co
   AddBias(layer.gate_bias, &gate);
   AddBias(layer.up_bias, &up);
   for (size_t i = 0; i < gate.size(); ++i) gate[i] = Silu(gate[i]) * up[i];
-  Vector down = Multiply(layer.down, gate);
+  Vector down = Multiply(layer.down, Perturbed(std::move(gate)));
   AddBias(layer.down_bias, &down);
   return down;
 }
@@ -420,12 +430,6 @@ UnroundedTwin::Vector UnroundedTwin::Mlp(const Layer& layer, const Vector& f) co
 std::vector<float> UnroundedTwin::Step(int32_t token) {
   const auto row = embedding_.values.begin() + static_cast<ptrdiff_t>(token) * embedding_.k;
   Vector h(row, row + embedding_.k);
-  if (rounding_.perturbation > 0) {
-    for (float& x : h) {
-      const float uniform = static_cast<float>(perturbations_.Next() >> 40) * 0x1p-23f - 1;
-      x *= 1 + rounding_.perturbation * uniform;
-    }
-  }
   auto add = [&](const Vector& x) {
     for (size_t i = 0; i < h.size(); ++i) h[i] += x[i];
   };

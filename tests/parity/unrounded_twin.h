@@ -45,7 +45,8 @@ struct TwinRounding {
   InputRounding inputs = InputRounding::kNone;
   AttentionRounding attention = AttentionRounding::kHalfStored;
   bool bf16_conv_inputs = false;  // as the product
-  // Elements of the embedding row are multiplied by 1 + this · uniform(-1, 1).
+  // Results and inputs of products are multiplied by 1 + this · uniform(-1, 1) before they are
+  // rounded: what another order of the same operations may come to.
   float perturbation = 0;
   uint64_t perturbation_seed = 1;
 };
@@ -82,6 +83,7 @@ class UnroundedTwin {
     Vector ssm;                        // [heads][head_dim][N]
   };
 
+  Vector Perturbed(Vector x) const;
   Vector RoundInputs(const Matrix& matrix, Vector* x) const;
   Vector Multiply(const Matrix& matrix, Vector x) const;
   static void AddBias(const Vector& bias, Vector* x);
@@ -102,7 +104,7 @@ class UnroundedTwin {
 
   const GgufFile& file_;
   const TwinRounding rounding_;
-  Random perturbations_;
+  mutable Random perturbations_;
   std::string architecture_;
   uint32_t vocab_size_ = 0;
   uint32_t heads_ = 0, kv_heads_ = 0, head_dim_ = 0, n_rot_ = 0;
