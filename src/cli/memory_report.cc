@@ -16,7 +16,8 @@ std::string DescribeStart(const Engine& engine) {
                   shape.layers, shape.width, shape.vocab_size, shape.context_length);
   text +=
       fmt::format("kernels      {}; {} threads\n", engine.kernel_description(), options.threads);
-  text += fmt::format("weights      {}\n", FormatBytes(memory.weight_bytes));
+  text += fmt::format("weights      {}, read and packed in {:.0f} ms\n",
+                      FormatBytes(memory.weight_bytes), engine.load_ms());
   text +=
       fmt::format("budget       {} ({})\n", FormatBytes(memory.budget_bytes), memory.budget_rule);
   text += fmt::format("arena        {} in organisation {}\n", FormatBytes(memory.arena_bytes),

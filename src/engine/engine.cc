@@ -65,6 +65,7 @@ uint64_t MetadataBytes(const Organisation& organisation, const EngineOptions& op
 struct Engine::Impl {
   EngineOptions options;
   EngineMemory memory;
+  double load_ms = 0;
   KernelChoice kernels;
   ModelShape shape;
   uint32_t longest = 0;  // tokens of one sequence that the budget and the model allow
@@ -134,8 +135,10 @@ Status Engine::Impl::ReadMetadata(const GgufFile& file) {
 }
 
 Status Engine::Impl::LoadWeights(const GgufFile& file) {
+  const uint64_t begin = NowNs();
   TESSERA_ASSIGN_OR_RETURN(threads, ThreadPool::Create(options.threads));
   TESSERA_ASSIGN_OR_RETURN(model, Model::Load(file, *threads));
+  load_ms = NsToMs(NowNs() - begin);
   memory.weight_bytes = model->weight_bytes();
   return Status::Ok();
 }
@@ -182,6 +185,7 @@ const Tokenizer& Engine::tokenizer() const { return *impl_->tokenizer; }
 const Organisation& Engine::organisation() const { return impl_->store->organisation(); }
 const EngineOptions& Engine::options() const { return impl_->options; }
 const EngineMemory& Engine::memory() const { return impl_->memory; }
+double Engine::load_ms() const { return impl_->load_ms; }
 
 std::string Engine::kernel_description() const {
   return impl_->kernels.reason;  // begins with the table's name

@@ -47,9 +47,10 @@ std::string StartupSummary(const Engine& engine, const std::string& url) {
                          StateTypeName(state.state_type));
   }
   lines += CapacitySummary(engine.organisation(), engine.shape().context_length);
-  lines += fmt::format("  outside it    weights {}, activations {}, metadata {}\n",
-                       FormatBytes(memory.weight_bytes), FormatBytes(memory.activation_bytes),
-                       FormatBytes(memory.metadata_bytes));
+  lines +=
+      fmt::format("  outside it    weights {} (packed in {:.0f} ms), activations {}, metadata {}\n",
+                  FormatBytes(memory.weight_bytes), engine.load_ms(),
+                  FormatBytes(memory.activation_bytes), FormatBytes(memory.metadata_bytes));
   return lines;
 }
 
