@@ -5,12 +5,14 @@
 //
 //   two-chains    the kernel's own outer product with two accumulators per element, even and odd
 //                 pairs of k, added at the end: twice the chains for few rows
-//   partials-128k, partials-16k   k in blocks of so many bytes per 64 columns, each summed from zero
-//                 and then added to the output: the block of weights stays in L2 or L1 for all rows
+//   partials-128k, partials-16k
+//                 k in blocks of so many bytes per 64 columns, each summed from zero and then added
+//                 to the output: the block of weights stays in L2 or L1 for all rows
 //   dot           lanes along k, weights row by row as in the file, 32 lanes added up at the end of
 //                 each element: the form of matrix-vector products
 //
-// They fetch ahead as the kernel does: a single stream is left to the hardware. A test holds them to the true product.
+// They fetch ahead as the kernel does: a single stream is left to the hardware. A test holds them
+// to the true product.
 //
 // Threads: pure functions; calls that write different columns may run at once.
 #pragma once

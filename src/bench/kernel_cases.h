@@ -6,8 +6,8 @@
 //
 //   gemm               each weight type, 1 to 96 rows, weights from memory and from L2; members
 //                      share the panels of the matrix in memory, and have one each in L2
-//   attention_split    decode of one row at 1k, 16k and 64k tokens, from memory, the members sharing
-//                      the splits; 16 rows of a prompt against one split in L2
+//   attention_split    decode of one row at 1k, 16k and 64k tokens, from memory, the members
+//                      sharing the splits; 16 rows of a prompt against one split in L2
 //   scan               1, 4, 16 and 256 tokens of one layer, fp32 and bf16 state, from memory: a
 //                      call takes the next of as many images as do not fit the caches
 //   the others         some rows of a step, from L2, each member its own

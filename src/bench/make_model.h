@@ -5,9 +5,9 @@
 // and the pre-tokenizer falcon-h1, so llama.cpp loads it as it is. The file is streamed; memory
 // does not grow with the model.
 //
-// Types: f32, f16, bf16, q8_0, q4_0, q4_k, q6_k, and q4_k_m, the usual mixture: q6_k for the head and,
-// in every other layer, attn_v and ffn_down. A matrix whose rows are no multiple of 256 is q8_0 where
-// a K type is asked for.
+// Types: f32, f16, bf16, q8_0, q4_0, q4_k, q6_k, and q4_k_m, the usual mixture: q6_k for the head
+// and, in every other layer, attn_v and ffn_down. A matrix whose rows are no multiple of 256 is
+// q8_0 where a K type is asked for.
 //
 // Failure: kInvalidArgument naming the flag; kIo naming the file (no room left included), and
 // nothing is left of it. Threads: one call at a time.

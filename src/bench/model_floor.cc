@@ -2,30 +2,17 @@
 #include "bench/model_floor.h"
 
 #include "bench/gemm_operands.h"
+#include "compute/model/for_each_matrix.h"
 #include "compute/model/model_shape.h"
 
 namespace tessera {
-namespace {
-
-void AddMatrix(const PackedMatrix& matrix, uint32_t rows, Floor* floor) {
-  if (matrix.n == 0) return;  // the model has no such part
-  floor->read_bytes += static_cast<double>(PackedBytesNeeded(matrix.type, matrix.n, matrix.k));
-  floor->on(PipeOf(matrix.type)) += 2.0 * rows * matrix.n * matrix.k;
-}
-
-}  // namespace
 
 Floor WeightFloor(const Model& model, uint32_t rows) {
   Floor floor;
-  for (uint32_t i = 0; i < model.shape().layers; ++i) {
-    const LayerWeights& layer = model.layer(i);
-    for (const PackedMatrix* matrix :
-         {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output, &layer.ssm_in,
-          &layer.ssm_out, &layer.ffn_gate, &layer.ffn_up, &layer.ffn_down}) {
-      AddMatrix(*matrix, rows, &floor);
-    }
-  }
-  AddMatrix(model.output(), rows, &floor);
+  ForEachMatrix(model, [&](const PackedMatrix& matrix) {
+    floor.read_bytes += static_cast<double>(PackedBytesNeeded(matrix.type, matrix.n, matrix.k));
+    floor.on(PipeOf(matrix.type)) += 2.0 * rows * matrix.n * matrix.k;
+  });
   return floor;
 }
 

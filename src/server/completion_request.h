@@ -6,8 +6,8 @@
 // Fields: model, prompt (string, ids, or an array of up to kPromptsMax of either: one choice each),
 // max_tokens (16), temperature (1), top_p (1), top_k (0 or -1: off), min_p (0), seed (drawn when
 // absent), stop (a string or up to 4), ignore_eos (false), logprobs (0 to kLogprobsMax), stream,
-// stream_options {include_usage}. null means absent. Any other field is refused by name: a field that is ignored
-// silently is an answer to a question nobody asked.
+// stream_options {include_usage}. null means absent. Any other field is refused by name: a field
+// that is ignored silently is an answer to a question nobody asked.
 //
 // Failure: ApiError with the field as `param`, expected and actual in the message.
 // Threads: pure functions of their arguments.

@@ -2,9 +2,9 @@
 //
 // Examine holds one model against its own reference: it records the reference run, runs the
 // negative controls and the hostile callers, then cells of the matrix until one differs or all are
-// equal or time is up, and makes a differing cell as simple as it can. A control whose fault needs a longer sequence than
-// the cells have is run on a workload of its own, with the fastest kernels and a reference made by
-// them.
+// equal or time is up, and makes a differing cell as simple as it can. A control whose fault needs
+// a longer sequence than the cells have is run on a workload of its own, with the fastest kernels
+// and a reference made by them.
 //
 // Simplest cell: starting from the cell that differs, each dimension in turn goes back to the
 // reference's value if the cell still differs without it. What remains are the settings that it

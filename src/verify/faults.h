@@ -3,16 +3,16 @@
 // Faults are the negative controls of the matrix: each puts back one way in which engines lose
 // exactness, and the comparison must notice. A matrix whose controls pass proves nothing.
 //
-// Some are kernel tables composed from the default one; the others act on state between steps, where a
-// run asks for them (Lab).
+// Some are kernel tables composed from the default one; the others act on state between steps,
+// where a run asks for them (Lab).
 //
 //   kHalfKProducts        GEMM as the sum of two half-K products       (split-K, K blocks summed)
 //   kReversedCombine      attention splits combined last to first      (arrival order)
-//   kCallersFloatMode     kernels round as the caller had set it     (entry without an environment)
+//   kCallersFloatMode     kernels round as the caller had set it       (entry without its own mode)
 //   kUnwrittenRowsNaN     a fresh group holds NaN instead of zeros     (0 × NaN in masked lanes)
 //   kStateRoundedAtSave   SSM state rounded to bf16 at each cut        (lossy checkpoints)
-//   kStateRoundedAtEnd    bf16 state rounded at a step's end only    (the same, for a bf16 state)
-//   kBatchScales          int8 scales from all rows of a product     (dynamic quantisation)
+//   kStateRoundedAtEnd    bf16 state rounded at a step's end only      (the same, for a bf16 state)
+//   kBatchScales          int8 scales from all rows of a product       (dynamic quantisation)
 //   kConvTailDropped      conv state zeroed at each cut                (a side member not saved)
 //   kFreshStateNotZeroed  a fresh sequence starts from another's bytes
 //

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/random.h"
+#include "compute/model/for_each_matrix.h"
 #include "compute/tensor/number_formats.h"
-#include "verify/libxsmm_product.h"
 #include "verify/table_product.h"
 
 namespace tessera {
@@ -64,32 +65,6 @@ Bf16Operands OperandsOf(const ProductCase& c, uint32_t begin, uint32_t end, bool
   return operands;
 }
 
-std::vector<float> LibxsmmPart(const ProductCase& c, uint32_t begin, uint32_t end,
-                               bool swap_pairs) {
-  const Bf16Operands operands = OperandsOf(c, begin, end, swap_pairs);
-  return LibxsmmProduct({.rows = c.rows,
-                         .n = c.shape.n,
-                         .k = operands.k,
-                         .activations = operands.activations,
-                         .weights = operands.weights});
-}
-
-std::vector<float> ByLibxsmm(const ProductCase& c, ProductForm form) {
-  const uint32_t k = c.shape.k;
-  if (form != ProductForm::kHalvesAdded) {
-    return LibxsmmPart(c, 0, k, form == ProductForm::kPairsSwapped);
-  }
-  std::vector<float> sum = LibxsmmPart(c, 0, k / 4 * 2, false);
-  const std::vector<float> second = LibxsmmPart(c, k / 4 * 2, k, false);
-  if (sum.size() != second.size()) return {};
-  for (size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
-  return sum;
-}
-
-std::vector<float> ByOracle(ProductOracle oracle, const ProductCase& c, ProductForm form) {
-  return oracle == ProductOracle::kChain ? ChainProduct(c, form) : ByLibxsmm(c, form);
-}
-
 std::string Describe(const ProductCase& c, uint32_t call_rows, size_t index, float wanted,
                      float found) {
   return fmt::format(
@@ -131,6 +106,9 @@ class Checker {
     for (const ProductType& type : ProductTypes()) {
       for (uint32_t shape = 0; shape < check_.shapes.size(); ++shape) CheckShape(type, shape);
     }
+    if (check_.libxsmm_cases == 0 && check_.libxsmm_refused > 0) {
+      check_.no_libxsmm = fmt::format("it makes no kernel for {}", check_.first_refused);
+    }
     check_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(check_);
@@ -159,14 +137,47 @@ class Checker {
     }
   }
 
+  std::vector<float> LibxsmmPart(const ProductCase& c, uint32_t begin, uint32_t end,
+                                 bool swap_pairs) const {
+    const Bf16Operands operands = OperandsOf(c, begin, end, swap_pairs);
+    return options_.libxsmm({.rows = c.rows,
+                             .n = c.shape.n,
+                             .k = operands.k,
+                             .activations = operands.activations,
+                             .weights = operands.weights});
+  }
+
+  // Empty when it makes no kernel for the shape.
+  std::vector<float> ByLibxsmm(const ProductCase& c, ProductForm form) const {
+    const uint32_t k = c.shape.k;
+    if (form != ProductForm::kHalvesAdded) {
+      return LibxsmmPart(c, 0, k, form == ProductForm::kPairsSwapped);
+    }
+    std::vector<float> sum = LibxsmmPart(c, 0, k / 4 * 2, false);
+    const std::vector<float> second = LibxsmmPart(c, k / 4 * 2, k, false);
+    if (sum.size() != second.size()) return {};
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
+    return sum;
+  }
+
+  std::vector<float> ByOracle(ProductOracle oracle, const ProductCase& c, ProductForm form) const {
+    return oracle == ProductOracle::kChain ? ChainProduct(c, form) : ByLibxsmm(c, form);
+  }
+
+  void AskLibxsmm(const ProductCase& c, std::vector<Wanted>* wanted) {
+    std::vector<float> outputs = ByLibxsmm(c, ProductForm::kContract);
+    if (!outputs.empty()) {
+      ++check_.libxsmm_cases;
+      wanted->push_back({ProductOracle::kLibxsmm, std::move(outputs)});
+    } else if (check_.libxsmm_refused++ == 0) {
+      check_.first_refused = fmt::format("{} × {}", c.shape.n, c.shape.k);
+    }
+  }
+
   void CheckCase(const ProductType& type, const ProductCase& c) {
     std::vector<Wanted> wanted = {{ProductOracle::kChain, ChainProduct(c, ProductForm::kContract)}};
     if (type.file == GgufTensorType::kBF16 && check_.no_libxsmm.empty()) {
-      wanted.push_back({ProductOracle::kLibxsmm, ByLibxsmm(c, ProductForm::kContract)});
-      if (wanted.back().outputs.empty()) {
-        check_.no_libxsmm = fmt::format("it makes no kernel for {} × {}", c.shape.n, c.shape.k);
-        wanted.pop_back();
-      }
+      AskLibxsmm(c, &wanted);
     }
     const PackedProduct packed(type.packed, c);
     std::vector<float> found;
@@ -187,8 +198,9 @@ class Checker {
       ProductControl* control = ControlOf(c.type, oracle, form);
       // Enough to know: the wrong forms take as long as the right one.
       if (control->noticed()) continue;
-      control->outputs += found.size();
-      control->differing += Differing(ByOracle(oracle, c, form), found);
+      const std::vector<float> wrong = ByOracle(oracle, c, form);
+      control->outputs += wrong.size();
+      control->differing += Differing(wrong, found);
     }
   }
 
@@ -240,20 +252,10 @@ bool ProductCheck::failed() const {
 
 std::vector<ProductShape> MatrixShapes(const Model& model) {
   std::vector<ProductShape> shapes;
-  const auto add = [&](const PackedMatrix& matrix) {
+  ForEachMatrix(model, [&](const PackedMatrix& matrix) {
     const ProductShape shape{matrix.n, matrix.k};
-    if (shape.n == 0 || std::find(shapes.begin(), shapes.end(), shape) != shapes.end()) return;
-    shapes.push_back(shape);
-  };
-  for (uint32_t i = 0; i < model.shape().layers; ++i) {
-    const LayerWeights& layer = model.layer(i);
-    for (const PackedMatrix* matrix :
-         {&layer.attn_q, &layer.attn_k, &layer.attn_v, &layer.attn_output, &layer.ssm_in,
-          &layer.ssm_out, &layer.ffn_gate, &layer.ffn_up, &layer.ffn_down}) {
-      add(*matrix);
-    }
-  }
-  add(model.output());
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+  });
   return shapes;
 }
 

@@ -5,9 +5,9 @@
 // matrix are compared with a reference that the same kernels made; here the reference is the
 // contract's own text.
 //
-// The oracle multiplies all rows once; a table multiplies them in calls of 1, 2, 7, 16 and all rows,
-// its inputs rounded by itself, and each time every output must have the oracle's bits. Then each
-// control: the oracle adds up in a wrong way, and the comparison must notice.
+// The oracle multiplies all rows once; a table multiplies them in calls of 1, 2, 7, 16 and all
+// rows, its inputs rounded by itself, and each time every output must have the oracle's bits. Then
+// each control: the oracle adds up in a wrong way, and the comparison must notice.
 //
 // Threads: one at a time.
 #pragma once
@@ -19,6 +19,7 @@
 
 #include "compute/kernels/kernel_table.h"
 #include "compute/model/model.h"
+#include "verify/libxsmm_product.h"
 #include "verify/product_case.h"
 #include "verify/product_oracle.h"
 
@@ -53,7 +54,10 @@ struct ProductCheck {
   uint32_t model_shapes = 0;  // so many of them are the given model's
   std::vector<ProductComparison> comparisons;
   std::vector<ProductControl> controls;
-  std::string no_libxsmm;  // why libxsmm was no oracle; empty when it was
+  std::string no_libxsmm;        // why libxsmm was no oracle; empty when it was
+  uint32_t libxsmm_cases = 0;    // that it multiplied
+  uint32_t libxsmm_refused = 0;  // that it made no kernel for; the other oracle had them alone
+  std::string first_refused;     // "n × k"
   double seconds = 0;
 
   uint64_t outputs() const;
@@ -66,6 +70,7 @@ struct ProductCheckOptions {
   std::vector<ProductShape> model_shapes;
   bool quick = false;
   uint64_t seed = 1;
+  std::vector<float> (*libxsmm)(const LibxsmmOperands&) = LibxsmmProduct;  // tests replace it
 };
 
 // The shapes of the model's matrices, each once.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -114,8 +115,41 @@ TEST(ProductCheck, EveryTableHasTheBitsOfEveryOracle) {
         << TensorTypeName(control.type) << ' ' << ProductOracleName(control.oracle) << ' '
         << ProductFormName(control.form);
   }
-  const bool libxsmm = check.no_libxsmm.empty();
-  EXPECT_EQ(libxsmm, WhyNoLibxsmm().empty());
+  const bool by_libxsmm =
+      std::any_of(check.comparisons.begin(), check.comparisons.end(),
+                  [](const ProductComparison& c) { return c.oracle == ProductOracle::kLibxsmm; });
+  EXPECT_EQ(by_libxsmm, WhyNoLibxsmm().empty());
+}
+
+std::vector<float> LibxsmmWithoutOneShape(const LibxsmmOperands& operands) {
+  if (operands.n == 17 && operands.k == 33) return {};
+  ProductCase c = MakeProductCase(GgufTensorType::kBF16, {operands.n, operands.k}, operands.rows,
+                                  ProductValues::kPlain, 1);
+  std::memcpy(c.weights.data(), operands.weights.data(), c.weights.size());
+  for (size_t i = 0; i < c.activations.size(); ++i) {
+    c.activations[i] = Bf16ToFloat(operands.activations[i]);
+  }
+  return ChainProduct(c, ProductForm::kContract);
+}
+
+TEST(ProductCheck, AShapeThatLibxsmmRefusesIsCountedAndTheOthersAreCompared) {
+  if (!WhyNoLibxsmm().empty()) GTEST_SKIP() << WhyNoLibxsmm();
+  const std::vector<const KernelTable*> kernels = {&ScalarKernels()};
+  const auto check_with = [&](std::vector<float> (*libxsmm)(const LibxsmmOperands&)) {
+    return CheckProducts({.kernels = kernels,
+                          .model_shapes = {{17, 33}, {300, 64}},
+                          .quick = true,
+                          .libxsmm = libxsmm});
+  };
+  const ProductCheck some = check_with(LibxsmmWithoutOneShape);
+  EXPECT_EQ(some.no_libxsmm, "");
+  EXPECT_EQ(some.libxsmm_refused, 2u);  // two kinds of values
+  EXPECT_GT(some.libxsmm_cases, 10u);
+  EXPECT_EQ(some.first_refused, "17 × 33");
+  EXPECT_FALSE(some.failed());
+  const ProductCheck none = check_with([](const LibxsmmOperands&) { return std::vector<float>(); });
+  EXPECT_EQ(none.libxsmm_cases, 0u);
+  EXPECT_NE(none.no_libxsmm.find("it makes no kernel"), std::string::npos);
 }
 
 // One output in one call of one size, off by the last bit.

@@ -147,7 +147,13 @@ std::string ProductsText(const ProductCheck& check) {
                         ProductOracleName(first.oracle), outputs,
                         different.empty() ? "equal" : different);
   }
-  if (!check.no_libxsmm.empty()) text += fmt::format("libxsmm: {}\n", check.no_libxsmm);
+  if (!check.no_libxsmm.empty()) {
+    text += fmt::format("libxsmm: {}\n", check.no_libxsmm);
+  } else if (check.libxsmm_refused > 0) {
+    text += fmt::format("libxsmm: it makes no kernel for {} of {} products, the first {}\n",
+                        check.libxsmm_refused, check.libxsmm_refused + check.libxsmm_cases,
+                        check.first_refused);
+  }
   return text + fmt::format("{} shapes, {} of them of this model's matrices, {:.1f} s\n",
                             check.shapes.size(), check.model_shapes, check.seconds);
 }
@@ -207,6 +213,7 @@ Json ProductsJson(const ProductCheck& check) {
   Json json = {{"shapes", check.shapes.size()},
                {"model_shapes", check.model_shapes},
                {"libxsmm", check.no_libxsmm.empty() ? "used" : check.no_libxsmm},
+               {"libxsmm_refused", check.libxsmm_refused},
                {"seconds", check.seconds}};
   json["comparisons"] = Json::array();
   for (const ProductComparison& comparison : check.comparisons) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Toy models of seeded random weights, small enough to run the whole matrix on: each architecture,
-// each weight type that has kernels of its own, grouped and normed SSM, a tied head, sizes that are no multiple of a vector or
-// a tile. They show faults that the given model's shape would hide.
+// each weight type that has kernels of its own, grouped and normed SSM, a tied head, sizes that are
+// no multiple of a vector or a tile. They show faults that the given model's shape would hide.
 //
 // Threads: one call at a time.
 #pragma once

@@ -43,7 +43,7 @@ class TimeBudget {
 };
 
 // What the examinations of one Verify have in common.
-struct Session {
+struct Run {
   const Matrix& matrix;
   const VerifyOptions& options;
   TimeBudget budget;
@@ -78,38 +78,37 @@ void Add(const Matrix& matrix, Examination examination, VerifyReport* report) {
 constexpr std::string_view kBf16State = ", bf16 state";
 
 // With one state type; `share` is of the time that is left.
-Status ExamineState(const Model& model, StateType state_type, double share, Session* session,
+Status ExamineState(const Model& model, StateType state_type, double share, Run* run,
                     VerifyReport* report) {
-  const VerifyOptions& options = session->options;
+  const VerifyOptions& options = run->options;
   ExaminationPlan plan{.name = model.shape().name,
-                       .size = VerifySize(session->large, options.quick),
+                       .size = VerifySize(run->large, options.quick),
                        .state_type = state_type,
                        .seed = options.seed};
   if (state_type == StateType::kBF16) plan.name += kBf16State;
-  plan.seconds_max = session->budget.Share(share);
+  plan.seconds_max = run->budget.Share(share);
   plan.minimum_always = true;
-  plan.callers_every_table = !session->large && !options.quick;
-  plan.arrays = options.quick || session->large || state_type == StateType::kBF16 ? 1 : 3;
+  plan.callers_every_table = !run->large && !options.quick;
+  plan.arrays = options.quick || run->large || state_type == StateType::kBF16 ? 1 : 3;
   TESSERA_ASSIGN_OR_RETURN(Examination examination,
-                           Examine(model, session->matrix, plan, options.progress));
-  Add(session->matrix, std::move(examination), report);
+                           Examine(model, run->matrix, plan, options.progress));
+  Add(run->matrix, std::move(examination), report);
   return Status::Ok();
 }
 
-Status ExamineGiven(const std::string& path, Session* session, VerifyReport* report) {
+Status ExamineGiven(const std::string& path, Run* run, VerifyReport* report) {
   TESSERA_ASSIGN_OR_RETURN(const auto model, LoadModel(path));
-  session->large = IsLarge(*model);
-  const VerifyOptions& options = session->options;
-  report->products = CheckProducts({.kernels = session->matrix.kernels(),
+  run->large = IsLarge(*model);
+  const VerifyOptions& options = run->options;
+  report->products = CheckProducts({.kernels = run->matrix.kernels(),
                                     .model_shapes = MatrixShapes(*model),
                                     .quick = options.quick,
                                     .seed = options.seed});
-  report->caller_controls = RunCallerControls(*session->matrix.kernels().back(), options.seed);
+  report->caller_controls = RunCallerControls(*run->matrix.kernels().back(), options.seed);
   const bool both = model->shape().has_ssm();
-  TESSERA_RETURN_IF_ERROR(
-      ExamineState(*model, StateType::kF32, both ? 0.35 : 0.5, session, report));
+  TESSERA_RETURN_IF_ERROR(ExamineState(*model, StateType::kF32, both ? 0.35 : 0.5, run, report));
   if (!both) return Status::Ok();
-  return ExamineState(*model, StateType::kBF16, 0.3, session, report);
+  return ExamineState(*model, StateType::kBF16, 0.3, run, report);
 }
 
 // 270 + 18 tokens reach the second attention split.
@@ -119,7 +118,7 @@ constexpr WorkloadSize kQuickToySize{.prompt_tokens = 70, .decode_tokens = 8, .c
 constexpr WorkloadSize kLongToySize{.prompt_tokens = 790, .decode_tokens = 26, .companions = 2};
 
 struct ToyRun {
-  const ToyModel* toy = nullptr;
+  const ToyModel* model = nullptr;
   WorkloadSize size;
   bool full_product = false;
   StateType state_type = StateType::kF32;
@@ -149,28 +148,30 @@ std::vector<ToyRun> ToyRuns(bool quick) {
   return runs;
 }
 
-Status ExamineToy(const ToyRun& run, double share, const Session& session, VerifyReport* report) {
-  const VerifyOptions& options = session.options;
-  TESSERA_ASSIGN_OR_RETURN(const auto model, MakeToyModel(*run.toy, options.seed));
-  ExaminationPlan plan{
-      .name = run.toy->name, .size = run.size, .state_type = run.state_type, .seed = options.seed};
-  if (run.state_type == StateType::kBF16) plan.name += kBf16State;
-  plan.full_product = run.full_product;
-  plan.seconds_max = session.budget.Share(share);
+Status ExamineToy(const ToyRun& toy, double share, const Run& run, VerifyReport* report) {
+  const VerifyOptions& options = run.options;
+  TESSERA_ASSIGN_OR_RETURN(const auto model, MakeToyModel(*toy.model, options.seed));
+  ExaminationPlan plan{.name = toy.model->name,
+                       .size = toy.size,
+                       .state_type = toy.state_type,
+                       .seed = options.seed};
+  if (toy.state_type == StateType::kBF16) plan.name += kBf16State;
+  plan.full_product = toy.full_product;
+  plan.seconds_max = run.budget.Share(share);
   plan.minimum_always = true;
   plan.callers_every_table = !options.quick;
-  if (run.size.prompt_tokens > kToySize.prompt_tokens) plan.name += ", long";
+  if (toy.size.prompt_tokens > kToySize.prompt_tokens) plan.name += ", long";
   TESSERA_ASSIGN_OR_RETURN(Examination examination,
-                           Examine(*model, session.matrix, plan, options.progress));
-  Add(session.matrix, std::move(examination), report);
+                           Examine(*model, run.matrix, plan, options.progress));
+  Add(run.matrix, std::move(examination), report);
   return Status::Ok();
 }
 
-Status ExamineToys(const Session& session, VerifyReport* report) {
-  const std::vector<ToyRun> runs = ToyRuns(session.options.quick);
+Status ExamineToys(const Run& run, VerifyReport* report) {
+  const std::vector<ToyRun> runs = ToyRuns(run.options.quick);
   for (size_t i = 0; i < runs.size(); ++i) {
     const double share = 1.0 / static_cast<double>(runs.size() - i);
-    TESSERA_RETURN_IF_ERROR(ExamineToy(runs[i], share, session, report));
+    TESSERA_RETURN_IF_ERROR(ExamineToy(runs[i], share, run, report));
   }
   return Status::Ok();
 }
@@ -231,16 +232,16 @@ std::vector<int> ThreadValues(const std::vector<int>& listed) {
 
 Result<VerifyReport> Verify(const std::string& path, const VerifyOptions& options) {
   const Matrix matrix(AvailableKernels(), ThreadValues(options.threads));
-  Session session{matrix, options, TimeBudget(options.quick)};
+  Run run{matrix, options, TimeBudget(options.quick)};
   VerifyReport report;
   report.path = path;
   report.cpu = CpuModelName();
   report.quick = options.quick;
   report.seed = options.seed;
   report.dimensions = matrix.dimensions();
-  TESSERA_RETURN_IF_ERROR(ExamineGiven(path, &session, &report));
-  TESSERA_RETURN_IF_ERROR(ExamineToys(session, &report));
-  report.seconds = session.budget.elapsed();
+  TESSERA_RETURN_IF_ERROR(ExamineGiven(path, &run, &report));
+  TESSERA_RETURN_IF_ERROR(ExamineToys(run, &report));
+  report.seconds = run.budget.elapsed();
   return report;
 }
 
