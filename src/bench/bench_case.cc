@@ -27,31 +27,37 @@ double Keep(const Timing& timing, BenchCase* bench) {
 }
 
 // The first call counts page faults and cold code; the second says how long one takes.
-bool Calibrate(BenchCase* bench) {
-  const Timing first = Time(*bench, 1);
-  if (first.seconds() >= kLongSeconds) {
-    bench->calls = 1;
-    Keep(first, bench);
-    return true;
-  }
-  const double once = std::max(Time(*bench, 1).seconds(), 1e-8);
-  bench->calls = static_cast<uint32_t>(std::clamp(kSampleSeconds / once, 1.0, 1e5));
-  return false;
+uint32_t CallsOfSample(const BenchCase& bench, const Timing& first) {
+  if (first.seconds() >= kLongSeconds) return 1;
+  const double once = std::max(Time(bench, 1).seconds(), 1e-8);
+  return static_cast<uint32_t>(std::clamp(kSampleSeconds / once, 1.0, 1e5));
+}
+
+// The same number of calls on both sides, and neither cold in the first turn.
+void WarmUp(PairedCase* pair) {
+  pair->base.calls = CallsOfSample(pair->base, Time(pair->base, 1));
+  pair->candidate.calls = pair->base.calls;
+  Time(pair->candidate, 1);
 }
 
 }  // namespace
 
 double Measure(BenchCase* bench) {
-  if (bench->calls == 0 && Calibrate(bench)) return bench->seconds.Median();
+  if (bench->calls == 0) {
+    const Timing first = Time(*bench, 1);
+    bench->calls = CallsOfSample(*bench, first);
+    if (first.seconds() >= kLongSeconds) return Keep(first, bench);
+  }
   return Keep(Time(*bench, bench->calls), bench);
 }
 
 void Measure(PairedCase* pair) {
-  // The same number of calls on both sides.
-  if (pair->base.calls == 0) Calibrate(&pair->base);
-  pair->candidate.calls = pair->base.calls;
-  const double base = Measure(&pair->base);
+  if (pair->base.calls == 0) WarmUp(pair);
+  // Who goes second finds what the first left in the caches.
+  const bool base_first = pair->ratios.size() % 2 == 0;
+  double base = base_first ? Measure(&pair->base) : 0;
   const double candidate = Measure(&pair->candidate);
+  if (!base_first) base = Measure(&pair->base);
   pair->base_seconds.Add(base);
   pair->ratios.Add(candidate / base);
 }

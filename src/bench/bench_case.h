@@ -6,7 +6,8 @@
 // warms up and is not kept unless it is long.
 //
 // A PairedCase is measured against another in turns, so that what the host does meanwhile hits
-// both; its ratio is the median of the turns' ratios.
+// both; its ratio is the median of the turns' ratios. Both are warmed up before the first turn, and
+// who begins changes with every turn.
 //
 // Threads: one at a time.
 #pragma once

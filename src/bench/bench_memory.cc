@@ -46,10 +46,11 @@ Result<BenchMemory> BenchMemory::Map(const BenchMemoryOptions& options) {
   memory.matrix_bytes_ =
       options.weights_bytes > 0 ? options.weights_bytes : std::max(kMatrixBytes, cold);
   TESSERA_ASSIGN_OR_RETURN(memory.weights_, Arena::Map(memory.matrix_bytes_ + kSlackBytes));
-  const uint64_t state =
-      options.state_bytes > 0 ? options.state_bytes : std::max(kStateBytes, 4 * cold);
+  const uint64_t needed = std::max(kColdBytesMin, cold);
+  uint64_t state = options.scattered ? std::max(kStateBytes, 4 * cold) : needed;
+  if (options.state_bytes > 0) state = options.state_bytes;
   TESSERA_ASSIGN_OR_RETURN(memory.state_, Arena::Map(state));
-  memory.cold_bytes_ = std::min(std::max(kColdBytesMin, cold), memory.state_.size_bytes());
+  memory.cold_bytes_ = std::min(needed, memory.state_.size_bytes());
   FillWeights(memory.weights_.data(), memory.weights_.size_bytes());
   return memory;
 }

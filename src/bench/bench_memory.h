@@ -23,7 +23,8 @@ namespace tessera {
 
 struct BenchMemoryOptions {
   uint64_t weights_bytes = 0;  // 0: what "from memory" takes here
-  uint64_t state_bytes = 0;    // 0: room to scatter what "from memory" takes
+  uint64_t state_bytes = 0;    // 0: what "from memory" takes, and room to scatter it
+  bool scattered = true;       // else no such room: ceilings and products do without
 };
 
 class BenchMemory {
@@ -38,6 +39,7 @@ class BenchMemory {
   const std::byte* weights() const { return weights_.data(); }
   std::byte* state() const { return state_.data(); }
   uint64_t state_bytes() const { return state_.size_bytes(); }
+  uint64_t mapped_bytes() const { return weights_.size_bytes() + state_.size_bytes(); }
   // Bytes of state that a case must go through before it repeats.
   uint64_t cold_bytes() const { return cold_bytes_; }
 

@@ -53,6 +53,16 @@ class Selection {
   std::set<std::string> used_, known_;
 };
 
+// The cases that go through state, each a part of it of its own. The others leave room unused that
+// takes a second to map and that a small machine may not have.
+bool WantsScattered(const std::vector<std::string>& only) {
+  const auto scatters = [](const std::string& part) {
+    const std::string family = part.substr(0, part.find('.'));
+    return family == "layout" || family == "scan" || family.starts_with("attention");
+  };
+  return only.empty() || std::any_of(only.begin(), only.end(), scatters);
+}
+
 template <class Case, class NameOf>
 void KeepWanted(Selection* selection, std::vector<Case>* cases, NameOf name_of) {
   std::vector<Case> kept;
@@ -102,11 +112,39 @@ Status Choose(const std::vector<std::string>& only, KernelBenchReport* report) {
   return selection.Check();
 }
 
-void Round(KernelBenchReport* report) {
-  for (Ceilings& ceilings : report->ceilings) ceilings.Round();
-  for (BenchCase& bench : report->kernels) Measure(&bench);
-  for (InvarianceCase& bench : report->invariance) Measure(&bench.pair);
-  for (LayoutCase& bench : report->layouts) Measure(&bench.pair);
+// False when it was stopped before its end.
+bool Round(const std::function<bool()>& stop, KernelBenchReport* report) {
+  const auto go_on = [&] { return !stop || !stop(); };
+  for (Ceilings& ceilings : report->ceilings) {
+    if (!go_on()) return false;
+    ceilings.Round();
+  }
+  for (BenchCase& bench : report->kernels) {
+    if (!go_on()) return false;
+    Measure(&bench);
+  }
+  for (InvarianceCase& bench : report->invariance) {
+    if (!go_on()) return false;
+    Measure(&bench.pair);
+  }
+  for (LayoutCase& bench : report->layouts) {
+    if (!go_on()) return false;
+    Measure(&bench.pair);
+  }
+  return true;
+}
+
+Status MeasureRounds(const KernelBenchOptions& options, uint64_t start_ns,
+                     KernelBenchReport* report) {
+  do {
+    report->stopped = !Round(options.stop, report);
+    report->seconds = SecondsSince(start_ns);
+    if (report->stopped) break;
+    ++report->rounds;
+    if (options.progress) options.progress(report->rounds, report->seconds);
+  } while (report->seconds < options.seconds);
+  if (report->rounds > 0) return Status::Ok();
+  return {StatusCode::kCancelled, "interrupted before the first round was over"};
 }
 
 }  // namespace
@@ -130,16 +168,13 @@ Result<KernelBenchReport> RunKernelBench(const KernelBenchOptions& options) {
   report.cpu = CpuModelName();
   report.isa = choice.table->isa;
   TESSERA_RETURN_IF_ERROR(MakeCrews(options, &report));
-  TESSERA_ASSIGN_OR_RETURN(report.memory, BenchMemory::Map(options.memory));
+  BenchMemoryOptions memory = options.memory;
+  memory.scattered = memory.scattered && WantsScattered(options.only);
+  TESSERA_ASSIGN_OR_RETURN(report.memory, BenchMemory::Map(memory));
   report.matrix_bytes = report.memory.matrix_bytes();
   MakeCases(*choice.table, &report);
   TESSERA_RETURN_IF_ERROR(Choose(options.only, &report));
-  do {
-    Round(&report);
-    ++report.rounds;
-    report.seconds = SecondsSince(start_ns);
-    if (options.progress) options.progress(report.rounds, report.seconds);
-  } while (report.seconds < options.seconds);
+  TESSERA_RETURN_IF_ERROR(MeasureRounds(options, start_ns, &report));
   return report;
 }
 

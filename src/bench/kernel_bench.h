@@ -8,7 +8,10 @@
 // time is over, and at least one is whole. So a slow minute of the host hits all of them, and what
 // is compared was measured within a round's time.
 //
-// Failure: kInvalidArgument naming the flag; kNoMemory; kIo when threads cannot be had.
+// Stopped, it reports the rounds that were whole; samples of the one under way count too.
+//
+// Failure: kInvalidArgument naming the flag; kNoMemory; kIo when threads cannot be had; kCancelled
+// when stopped before a round was whole.
 // Threads: one call at a time.
 #pragma once
 
@@ -36,6 +39,8 @@ struct KernelBenchOptions {
   BenchMemoryOptions memory;  // tests make it small
   // Called after every round.
   std::function<void(uint32_t rounds, double seconds)> progress;
+  // Asked before every case.
+  std::function<bool()> stop;
 };
 
 struct KernelBenchReport {
@@ -43,6 +48,7 @@ struct KernelBenchReport {
   std::string isa;
   uint32_t rounds = 0;
   double seconds = 0;
+  bool stopped = false;
   uint64_t matrix_bytes = 0;
   std::vector<Ceilings> ceilings;  // one per crew
   std::vector<BenchCase> kernels;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/kernel_bench.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -70,6 +71,56 @@ TEST(KernelBench, TheJsonHasWhatTheTablesHave) {
   }
   EXPECT_TRUE(has_read);
   EXPECT_NE(KernelBenchText(*report).find("rms_norm.3072"), std::string::npos);
+}
+
+TEST(KernelBench, RoomToScatterIsMappedOnlyForWhatIsScattered) {
+  KernelBenchOptions options = Small({"rms_norm"});
+  options.memory.state_bytes = 0;
+  const auto rows = RunKernelBench(options);
+  ASSERT_TRUE(rows.has_value()) << rows.error().ToString();
+  EXPECT_EQ(rows->memory.state_bytes(), rows->memory.cold_bytes());
+  const std::string text = KernelBenchText(*rows);
+  const auto mapped = static_cast<double>(rows->memory.mapped_bytes()) * 1e-6;
+  EXPECT_NE(text.find(fmt::format("{:.0f} MB mapped", mapped)), std::string::npos) << text;
+}
+
+TEST(KernelBench, StoppedItReportsTheRoundsThatWereWhole) {
+  uint32_t rounds = 0;
+  KernelBenchOptions options = Small({"rms_norm"});
+  options.seconds = 3600;
+  options.progress = [&](uint32_t done, double) { rounds = done; };
+  options.stop = [&] { return rounds == 2; };
+  const auto report = RunKernelBench(options);
+  ASSERT_TRUE(report.has_value()) << report.error().ToString();
+  EXPECT_EQ(report->rounds, 2u);
+  EXPECT_TRUE(report->stopped);
+  options.stop = [] { return true; };
+  EXPECT_EQ(RunKernelBench(options).error().code(), StatusCode::kCancelled);
+}
+
+TEST(PairedCase, BothSidesAreWarmAndTakeTurnsInBeginning) {
+  const auto crew = Crew::Create(1);
+  ASSERT_TRUE(crew.has_value());
+  std::string order;  // of base and candidate, each run of calls once
+  const auto make = [&](char side) {
+    BenchCase bench;
+    bench.crew = crew->get();
+    bench.call = [&order, side](int) {
+      if (order.empty() || order.back() != side) order += side;
+    };
+    return bench;
+  };
+  PairedCase pair;
+  pair.base = make('b');
+  pair.candidate = make('c');
+  Measure(&pair);
+  EXPECT_EQ(order, "bcbc");  // warming up, then the first turn
+  Measure(&pair);
+  EXPECT_EQ(order, "bcbcb");
+  Measure(&pair);
+  EXPECT_EQ(order, "bcbcbc");
+  EXPECT_EQ(pair.candidate.calls, pair.base.calls);
+  EXPECT_EQ(pair.ratios.size(), 3u);
 }
 
 TEST(KernelBench, BadOptionsNameTheFlag) {

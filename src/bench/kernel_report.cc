@@ -190,10 +190,11 @@ std::vector<InvarianceCost> InvarianceCosts(const KernelBenchReport& report) {
 
 std::string KernelBenchText(const KernelBenchReport& report) {
   std::string text = fmt::format(
-      "{}, {} kernels, {} rounds in {:.1f} s; a matrix in memory is {:.0f} MB\n"
+      "{}, {} kernels, {} rounds in {:.1f} s{}; {:.0f} MB mapped, a matrix in memory is {:.0f} MB\n"
       "medians; spread: distance of the quartiles over the median; 1 thread by its CPU time, more "
       "by the wall clock\n",
-      report.cpu, report.isa, report.rounds, report.seconds,
+      report.cpu, report.isa, report.rounds, report.seconds, report.stopped ? ", interrupted" : "",
+      static_cast<double>(report.memory.mapped_bytes()) * 1e-6,
       static_cast<double>(report.matrix_bytes) * 1e-6);
   return text + CeilingsText(report) + KernelsText(report) + LayoutsText(report) +
          InvarianceText(report);
@@ -208,6 +209,8 @@ std::string KernelBenchJson(const KernelBenchReport& report) {
                      {"isa", report.isa},
                      {"rounds", report.rounds},
                      {"seconds", report.seconds},
+                     {"interrupted", report.stopped},
+                     {"mapped_bytes", report.memory.mapped_bytes()},
                      {"matrix_bytes", report.matrix_bytes},
                      {"ceilings", CeilingsJson(report)},
                      {"kernels", kernels},

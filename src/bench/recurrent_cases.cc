@@ -41,7 +41,7 @@ void AddScan(const KernelBenchContext& context, StateType type, std::vector<Benc
   const auto members = MakeMembers(context, type);
   for (uint32_t rows : {1u, 4u, 16u, 256u}) {
     BenchCase bench;
-    bench.name = fmt::format("scan.{}.{}tokens", type == StateType::kF32 ? "fp32" : "bf16", rows);
+    bench.name = fmt::format("scan.{}.{}tokens", StateTypeName(type), rows);
     bench.from = "memory";
     bench.crew = &context.crew;
     bench.floor = ScanOperands::FloorOf(type, rows) * context.crew.threads();

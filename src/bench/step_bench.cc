@@ -197,6 +197,8 @@ Result<StepBenchReport> RunStepBench(const std::string& model_path,
   report.compared_sequences = options.compared_sequences;
   report.state_type = options.state_type;
   report.weight_bytes = static_cast<uint64_t>(WeightFloor(*model, 1).read_bytes);
+  report.last_level_bytes = LastLevelCacheBytes();
+  report.has_recurrent_state = model->shape().has_ssm();
   StepBench bench(options, *model, *choice.table, *crew, memory, &report);
   TESSERA_RETURN_IF_ERROR(bench.MakeForward(*choice.table));
   TESSERA_RETURN_IF_ERROR(bench.MeasureSpeeds());

@@ -4,10 +4,10 @@
 //
 //   speed     so many sequences together, in the default organisation, beside the least time their
 //             bytes and products take at ceilings of the same run
-//   layouts   each organisation in turns, step by step, with one page per image (s0, fresh): what it
-//             costs that state is scattered. Fresh: pages as a new store hands them out. Aged: in
-//             random order. Every round maps new stores, because where the system puts an arena is
-//             part of the noise
+//   layouts   each organisation in turns, step by step, with one page per image (s0, fresh): what
+//             it costs that state is scattered. Fresh: pages as a new store hands them out. Aged:
+//             in random order. Every round maps new stores, because where the system puts an arena
+//             is part of the noise
 //
 // Failure: kInvalidArgument naming the flag, and what loading the model and mapping a store give.
 // Threads: one call at a time.
@@ -62,7 +62,9 @@ struct StepBenchReport {
   uint32_t context_tokens = 0;
   uint32_t compared_sequences = 0;
   StateType state_type = StateType::kF32;
-  uint64_t weight_bytes = 0;  // read by a step
+  uint64_t weight_bytes = 0;        // read by a step
+  uint64_t last_level_bytes = 0;    // of cache
+  bool has_recurrent_state = true;  // else no images, pages of them and runs
   MachineRates rates;
   std::vector<StepSpeed> speeds;
   std::vector<StepLayout> layouts;

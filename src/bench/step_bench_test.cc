@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
 #include "bench/model_floor.h"
 #include "compute/gguf/gguf_file.h"
+#include "compute/model/random_model.h"
 #include "port/thread_pool.h"
 
 namespace tessera {
@@ -39,6 +42,46 @@ TEST(StepBench, EveryOrganisationIsComparedFreshAndAged) {
   // An aged arena breaks the runs that a fresh one has: harbour's pages are 4 KiB, its images 34.
   EXPECT_GT(report->layouts[0].mean_run_bytes, 2 * report->layouts[1].mean_run_bytes);
   EXPECT_NE(StepBenchText(*report).find("s3:page=512"), std::string::npos);
+}
+
+TEST(StepBench, AModelThatFitsTheCachesIsMarked) {
+  StepBenchOptions options = Small();
+  options.compared_sequences = 0;
+  auto report = RunStepBench(kModel, options);
+  ASSERT_TRUE(report.has_value()) << report.error().ToString();
+  report->last_level_bytes = 64 * kMiB;
+  EXPECT_NE(StepBenchText(*report).find("fits the caches (67 MB)"), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(StepBenchJson(*report))["speed"][0]["fits_caches"], true);
+  report->last_level_bytes = 1 * kMiB;
+  EXPECT_EQ(StepBenchText(*report).find("fits the caches"), std::string::npos);
+}
+
+TEST(StepBench, WithoutRecurrentStateThereAreNoPagesOfImages) {
+  ModelShape shape;
+  shape.architecture = Architecture::kLlama;
+  shape.name = "attention alone";
+  shape.layers = 1;
+  shape.width = 64;
+  shape.vocab_size = 272;
+  shape.context_length = 256;
+  shape.rms_eps = 1e-5f;
+  shape.heads = 4;
+  shape.kv_heads = 2;
+  shape.head_dim = shape.n_rot = 16;
+  shape.attention_scale = 0.25f;
+  shape.feed_forward = 96;
+  const auto model = RandomModel::Make({.shape = shape});
+  ASSERT_TRUE(model.has_value()) << model.error().ToString();
+  const std::string path = ::testing::TempDir() + "step_bench_llama.gguf";
+  ASSERT_TRUE(model->Write(path).ok());
+  StepBenchOptions options = Small();
+  options.organisations = {OrganisationSpec()};
+  const auto report = RunStepBench(path, options);
+  std::remove(path.c_str());
+  ASSERT_TRUE(report.has_value()) << report.error().ToString();
+  EXPECT_NE(StepBenchText(*report).find("no recurrent state"), std::string::npos);
+  const auto json = nlohmann::json::parse(StepBenchJson(*report));
+  EXPECT_TRUE(json["layout"][0]["page_bytes"].is_null());
 }
 
 TEST(StepBench, AContextTheModelLacksIsRefused) {
