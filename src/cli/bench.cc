@@ -2,7 +2,6 @@
 //
 // tessera bench COMMAND …: measurements, and what they need.
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <utility>
 #include <vector>
 
@@ -10,13 +9,6 @@
 #include "cli/command_line.h"
 
 namespace tessera::cli {
-
-int PrintResult(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    return ReportError(IoError("cannot write to stdout"));
-  }
-  return 0;
-}
 
 Action AddBench(CLI::App& command) {
   command.require_subcommand(1);

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // tessera bench kernels: parses its flags and prints the report; progress goes to stderr when that
-// is a terminal.
+// is a terminal. Ctrl-C ends the rounds: what is complete is printed, and the exit code is 130.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
 #include <memory>
 
 #include "bench/kernel_bench.h"
 #include "bench/kernel_report.h"
 #include "cli/bench_verbs.h"
 #include "cli/command_line.h"
+#include "cli/interrupt.h"
 
 namespace tessera::cli {
 namespace {
@@ -29,10 +32,14 @@ int RunKernels(KernelFlags flags) {
                             flags.options.seconds));
     };
   }
+  CatchFirstInterrupt();
+  flags.options.stop = Interrupted;
   const Result<KernelBenchReport> report = RunKernelBench(flags.options);
   if (terminal) PrintNote(kClearLine);
   if (!report.has_value()) return ReportError(report.error());
-  return PrintResult(flags.json ? KernelBenchJson(*report) + '\n' : KernelBenchText(*report));
+  const int printed =
+      PrintResult(flags.json ? KernelBenchJson(*report) + '\n' : KernelBenchText(*report));
+  return printed == 0 && report->stopped ? kInterruptedCode : printed;
 }
 
 }  // namespace
@@ -62,7 +69,10 @@ Action AddBenchKernels(CLI::App& bench) {
       ->add_option("--seconds", options.seconds,
                    "Rounds begin until so much time has passed, one at least (default 60)")
       ->option_text("S")
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(CLI::Range(0.0, 86400.0))
+      ->check([](const std::string& text) -> std::string {  // a range does not keep it out
+        return std::isnan(std::strtod(text.c_str(), nullptr)) ? "nan is no number of seconds" : "";
+      });
   command->add_flag("--json", flags->json, "Print the report as one JSON object");
   return [flags] { return RunKernels(*flags); };
 }

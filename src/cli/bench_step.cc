@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 
 #include "bench/step_bench.h"
 #include "cli/bench_verbs.h"
@@ -24,10 +25,14 @@ struct StepFlags {
 };
 
 Status ReadFlags(StepFlags* flags) {
-  if (flags->state != "fp32" && flags->state != "bf16") {
+  const std::optional<StateType> state = ParseStateType(flags->state);
+  if (!state) {
     return InvalidArgument(fmt::format("--state: '{}' is neither fp32 nor bf16", flags->state));
   }
-  flags->options.state_type = flags->state == "fp32" ? StateType::kF32 : StateType::kBF16;
+  flags->options.state_type = *state;
+  if (flags->options.compared_sequences == 0 && !flags->organisations.empty()) {
+    return InvalidArgument("--organisation: nothing is compared with --compare 0");
+  }
   for (const std::string& text : flags->organisations) {
     const Result<OrganisationSpec> spec = OrganisationSpec::Parse(text);
     if (!spec) {
@@ -89,8 +94,8 @@ Action AddBenchStep(CLI::App& bench) {
   AddRunFlags(command, &flags->options);
   command
       ->add_option("--organisation", flags->organisations,
-                   "Organisations to compare (default s3 with pages of 16 to 512 tokens, s2, s1, "
-                   "d0, s0)")
+                   "Organisations to compare, s3:page=64 among them (default s3 with pages of 16 "
+                   "to 512 tokens, s2, s1, d0, s0)")
       ->option_text("LIST")
       ->delimiter(',');
   command->add_option("--state", flags->state, "Recurrent state type: fp32 (default) or bf16")

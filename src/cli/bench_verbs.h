@@ -4,8 +4,6 @@
 // and returns what to do when it was the one that was named.
 #pragma once
 
-#include <string_view>
-
 #include "cli/verbs.h"
 
 namespace tessera::cli {
@@ -13,11 +11,5 @@ namespace tessera::cli {
 Action AddBenchKernels(CLI::App& bench);
 Action AddBenchStep(CLI::App& bench);
 Action AddBenchMakeModel(CLI::App& bench);
-
-// Returns to the beginning of a terminal's line and clears it.
-inline constexpr const char* kClearLine = "\r\033[K";
-
-// Writes a result to stdout; returns the exit code.
-int PrintResult(std::string_view text);
 
 }  // namespace tessera::cli

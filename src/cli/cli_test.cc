@@ -435,6 +435,19 @@ TEST(CommandLine, BenchKernelsPrintsATableAndTheSameAsJson) {
   EXPECT_EQ(json["kernels"][0]["name"], "to_bf16.3072");
 }
 
+TEST(CommandLine, AnInterruptOfBenchKernelsPrintsTheRoundsThereAre) {
+  const Scratch scratch;
+  Process process({"bench", "kernels", "--only", "to_bf16", "--seconds", "600", "--json"},
+                  scratch / "out", scratch / "error");
+  usleep(3'000'000);  // a round is milliseconds, the mapping before it less than a second
+  process.Interrupt();
+  EXPECT_EQ(process.Wait(), 130);
+  EXPECT_EQ(Slurp(scratch / "error"), "");
+  const auto json = nlohmann::json::parse(Slurp(scratch / "out"));
+  EXPECT_EQ(json["interrupted"], true);
+  EXPECT_GE(json["rounds"], 1);
+}
+
 TEST(CommandLine, BenchStepPrintsSpeedsAndLayoutsAsJson) {
   const Outcome outcome = Tessera({"bench", "step", kModel, "--sequences", "1,2", "--compare", "2",
                                    "--organisation", "s3,s2:block=64", "--context", "32", "--steps",
@@ -452,7 +465,16 @@ TEST(CommandLine, BenchRefusesWhatItDoesNotKnow) {
   ExpectOneLine(Tessera({"bench", "kernels", "--isa", "mmx"}), 2, "--isa mmx");
   ExpectOneLine(Tessera({"bench", "kernels", "--only", "gem"}), 2, "nothing is called 'gem'");
   ExpectOneLine(Tessera({"bench", "kernels", "--treads", "1"}), 2, "did you mean --threads?");
-  ExpectOneLine(Tessera({"bench", "kernels", "--threads", "0"}), 2, "--threads");
+  ExpectOneLine(Tessera({"bench", "kernels", "--threads", "0"}), 2, "bench kernels: --threads");
+  ExpectOneLine(Tessera({"bench", "kernels", "--threads", "1,,2"}), 2,
+                "bench kernels: --threads: an item of '1,,2' is empty");
+  ExpectOneLine(Tessera({"bench", "kernels", "--threads", ","}), 2, "an item of ',' is empty");
+  ExpectOneLine(Tessera({"bench", "kernels", "--only="}), 2, "bench kernels: --only");
+  ExpectOneLine(Tessera({"bench", "kernels"}, {"TESSERA_ONLY=gemm,"}), 2, "TESSERA_ONLY");
+  ExpectOneLine(Tessera({"bench", "kernels", "--seconds", "nan"}), 2, "no number of seconds");
+  ExpectOneLine(Tessera({"bench", "step", "--x"}), 2, "tessera bench step --help");
+  ExpectOneLine(Tessera({"bench", "step", kModel, "--compare", "0", "--organisation", "s3"}), 2,
+                "--compare 0");
   ExpectOneLine(Tessera({"bench", "step"}), 2, "MODEL is required");
   ExpectOneLine(Tessera({"bench", "step", "none.gguf"}), 5, "none.gguf");
   ExpectOneLine(Tessera({"bench", "step", kModel, "--state", "f16"}), 2, "--state: 'f16'");

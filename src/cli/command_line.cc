@@ -5,10 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <sstream>
@@ -34,8 +36,7 @@ void AddEnvironmentTwins(CLI::App& command) {
 // One flag a line, what it does beside it, wrapped. That each has a twin is said once, at the end.
 class HelpFormatter : public CLI::Formatter {
  public:
-  // `usage` is what follows the name of the command that is not a sub-command.
-  explicit HelpFormatter(std::string_view usage) : usage_(usage) {}
+  explicit HelpFormatter(const Verb& verb) : verb_(verb) {}
 
   std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
     std::string text = fmt::format("{}\n\nUsage: {}\n", app->get_description(), UsageOf(*app));
@@ -51,7 +52,7 @@ class HelpFormatter : public CLI::Formatter {
         return option->get_group() == group && option->nonpositional();
       }));
     }
-    return text + kFooter;
+    return text + kFooter + (verb_.name == "verify" ? kAllKernels : kOneKernel);
   }
 
  private:
@@ -60,14 +61,18 @@ class HelpFormatter : public CLI::Formatter {
   static constexpr const char* kFooter =
       "\nEvery flag has an environment twin, its name in capitals: TESSERA_TEMP=0.7. A flag that "
       "is\n"
-      "given wins. TESSERA_ISA=scalar, avx2 or avx512 chooses the kernels.\n";
+      "given wins. ";
+  static constexpr const char* kOneKernel =
+      "TESSERA_ISA=scalar, avx2 or avx512 chooses the kernels.\n";
+  static constexpr const char* kAllKernels =
+      "TESSERA_ISA has no say: all kernels that work are compared.\n";
 
   static std::vector<const CLI::App*> SubcommandsOf(const CLI::App& app) {
     return app.get_subcommands([](const CLI::App*) { return true; });
   }
 
   std::string UsageOf(const CLI::App& app) const {
-    if (app.get_parent() == nullptr) return fmt::format("{} {}", app.get_name(), usage_);
+    if (app.get_parent() == nullptr) return fmt::format("{} {}", app.get_name(), verb_.usage);
     std::string usage = fmt::format("{} {}", app.get_parent()->get_name(), app.get_name());
     for (const CLI::Option* option : app.get_options()) {
       if (option->get_positional()) usage += " " + option->get_name(true);
@@ -108,7 +113,7 @@ class HelpFormatter : public CLI::Formatter {
     return lines + line + "\n";
   }
 
-  std::string usage_;
+  const Verb& verb_;
 };
 
 // The parser's own conversion takes 010 for 8 and, into 64 bits, -1 and too much for 2^64 - 1.
@@ -167,16 +172,23 @@ std::vector<std::string> FlagNames(const CLI::App& command) {
   return names;
 }
 
+// "verify", "bench kernels": the verb and the sub-command that was named.
+std::string NameOf(const Verb& verb, const CLI::App& command) {
+  std::string name(verb.name);
+  for (const CLI::App* sub : command.get_subcommands()) name += " " + sub->get_name();
+  return name;
+}
+
 // What was typed that the verb does not know.
-std::string UnexpectedArgument(const Verb& verb, const CLI::App& command) {
+std::string UnexpectedArgument(const std::string& name, const CLI::App& command) {
   const std::vector<std::string> rest = command.remaining(/*recurse=*/true);
   const std::string word = rest.empty() ? std::string("?") : rest[0];
   if (word.size() < 2 || word[0] != '-') {
-    return fmt::format("unexpected argument '{}'; see tessera {} --help", word, verb.name);
+    return fmt::format("unexpected argument '{}'; see tessera {} --help", word, name);
   }
   const std::string flag = word.substr(0, word.find('='));
   const std::string nearest = NearestWord(flag, FlagNames(command));
-  return nearest.empty() ? fmt::format("unknown flag {}; see tessera {} --help", flag, verb.name)
+  return nearest.empty() ? fmt::format("unknown flag {}; see tessera {} --help", flag, name)
                          : fmt::format("unknown flag {}; did you mean {}?", flag, nearest);
 }
 
@@ -203,15 +215,62 @@ std::string UnconvertibleValue(std::string_view text, const std::vector<std::str
                      text.substr(equals + 3));
 }
 
-int ReportUsage(const Verb& verb, const std::string& message) {
+// What a flag was given, as it was typed or as its environment twin has it; "" when it was not.
+std::string RawValue(const CLI::Option& option, const std::vector<std::string>& arguments) {
+  const std::string flag = "--" + option.get_lnames()[0];
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with(flag + "=")) return arguments[i].substr(flag.size() + 1);
+    if (arguments[i] == flag && i + 1 < arguments.size()) return arguments[i + 1];
+  }
+  const char* twin = std::getenv(option.get_envname().c_str());
+  return twin != nullptr ? twin : "";
+}
+
+// The parser leaves out what is empty in a list: "1,,2" would be 1 and 2, and "," everything.
+Status CheckLists(const CLI::App& command, const std::vector<std::string>& arguments) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_delimiter() != ',' || option->get_lnames().empty()) continue;
+    const std::string value = RawValue(*option, arguments);
+    if (value.starts_with(',') || value.ends_with(',') || value.find(",,") != std::string::npos) {
+      return InvalidArgument(fmt::format("{}: an item of '{}' is empty",
+                                         WhereGiven(option->get_name(), arguments), value));
+    }
+  }
+  for (const CLI::App* sub : command.get_subcommands()) {  // the one that was named
+    TESSERA_RETURN_IF_ERROR(CheckLists(*sub, arguments));
+  }
+  return Status::Ok();
+}
+
+int ReportUsage(const std::string& name, const std::string& message) {
   std::string line = message;
   std::replace(line.begin(), line.end(), '\n', ' ');
-  return ReportError(InvalidArgument(fmt::format("{}: {}", verb.name, line)));
+  return ReportError(InvalidArgument(fmt::format("{}: {}", name, line)));
+}
+
+// A required argument or sub-command is missing.
+int ReportMissing(const Verb& verb, const std::string& name, const std::string& what) {
+  return ReportUsage(name, name == verb.name
+                               ? fmt::format("{}; usage: tessera {} {}", what, name, verb.usage)
+                               : fmt::format("{}; see tessera {} --help", what, name));
 }
 
 }  // namespace
 
 void PrintNote(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
+Status WriteResult(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
+    return Status::Ok();
+  }
+  return IoError(errno == EPIPE ? std::string("stdout was closed before the end")
+                                : fmt::format("cannot write to stdout: {}", std::strerror(errno)));
+}
+
+int PrintResult(std::string_view text) {
+  const Status written = WriteResult(text);
+  return written.ok() ? 0 : ReportError(written);
+}
 
 int ReportError(const Status& status) {
   PrintNote(fmt::format("tessera: {}\n", status.message()));
@@ -257,7 +316,7 @@ std::string NearestWord(std::string_view word, const std::vector<std::string>& c
 
 int RunVerb(const Verb& verb, int argument_count, const char* const* arguments) {
   CLI::App command(std::string(verb.summary), fmt::format("tessera {}", verb.name));
-  command.formatter(std::make_shared<HelpFormatter>(verb.usage));
+  command.formatter(std::make_shared<HelpFormatter>(verb));
   command.set_help_flag();  // comes last
   const Action action = verb.add(command);
   AddEverywhere(command);
@@ -271,15 +330,18 @@ int RunVerb(const Verb& verb, int argument_count, const char* const* arguments) 
     std::fputs(command.help().c_str(), stdout);
     return 0;
   } catch (const CLI::ExtrasError&) {
-    return ReportUsage(verb, UnexpectedArgument(verb, command));
+    const std::string name = NameOf(verb, command);
+    return ReportUsage(name, UnexpectedArgument(name, command));
   } catch (const CLI::RequiredError& error) {
-    return ReportUsage(
-        verb, fmt::format("{}; usage: tessera {} {}", error.what(), verb.name, verb.usage));
+    return ReportMissing(verb, NameOf(verb, command), error.what());
   } catch (const CLI::ConversionError& error) {
-    return ReportUsage(verb, UnconvertibleValue(error.what(), given));
+    return ReportUsage(NameOf(verb, command), UnconvertibleValue(error.what(), given));
   } catch (const CLI::ParseError& error) {
-    return ReportUsage(verb, error.what());
+    const Status lists = CheckLists(command, given);  // a list of nothing is said to be missing
+    return ReportUsage(NameOf(verb, command), lists.ok() ? error.what() : lists.message());
   }
+  const Status lists = CheckLists(command, given);
+  if (!lists.ok()) return ReportUsage(NameOf(verb, command), lists.message());
   return action();
 }
 

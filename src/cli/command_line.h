@@ -21,6 +21,14 @@ int RunVerb(const Verb& verb, int argument_count, const char* const* arguments);
 // Writes `text` to stderr. That stderr is closed or full is nobody's error: fmt::print would throw.
 void PrintNote(std::string_view text);
 
+// Returns to the beginning of a terminal's line and clears it.
+inline constexpr const char* kClearLine = "\r\033[K";
+
+// Writes `text` to stdout, all of it or an error that says why not.
+Status WriteResult(std::string_view text);
+// The same, with the error reported; returns the exit code.
+int PrintResult(std::string_view text);
+
 // Prints "tessera: message" on stderr and returns the exit code of the status.
 int ReportError(const Status& status);
 

@@ -28,9 +28,10 @@ void AddCommonOptions(CLI::App& command, CommonOptions* options) {
       "Bytes of state that are never exceeded (4GiB, 512MiB; default: the smaller of half the "
       "memory left after weights and --max-running sequences at full context)");
   add("--organisation", options->organisation, "NAME",
-      fmt::format("How state memory is cut up: s3, s2, s1, s0[:block=512] or d0[:split=0.5] "
-                  "(default {})",
-                  options->organisation));
+      fmt::format(
+          "How state memory is cut up: s3[:page=16], s2, s1, s0[:block=512] or d0[:split=0.5] "
+          "(default {})",
+          options->organisation));
   add("--state", options->state, "TYPE",
       fmt::format(
           "Recurrent state: fp32, or bf16 (half the bytes; rounded after every token, which "

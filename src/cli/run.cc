@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -22,6 +21,7 @@
 #include "base/bytes.h"
 #include "cli/command_line.h"
 #include "cli/common_options.h"
+#include "cli/interrupt.h"
 #include "cli/memory_report.h"
 #include "cli/prompt_source.h"
 #include "cli/run_result.h"
@@ -32,19 +32,8 @@ namespace tessera::cli {
 namespace {
 
 constexpr uint32_t kDefaultTokens = 128;
-constexpr int kInterrupted = 130;
 // How soon an interrupt is seen: a signal handler cannot notify a condition variable.
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
-
-volatile std::sig_atomic_t interrupted = 0;
-
-// The second interrupt has its default effect.
-void CatchFirstInterrupt() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = 1; };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-}
 
 struct RunOptions {
   CommonOptions common;
@@ -101,14 +90,6 @@ class EventQueue {
   size_t taken_ = 0;
 };
 
-Status WriteOut(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
-    return Status::Ok();
-  }
-  return IoError(errno == EPIPE ? std::string("stdout was closed before the end")
-                                : fmt::format("cannot write to stdout: {}", std::strerror(errno)));
-}
-
 Request MakeRequest(const RunOptions& options, const Prompt& prompt, const Engine& engine) {
   Request request;
   // Who types a prompt here may spell control tokens in it.
@@ -144,8 +125,8 @@ Status Follow(Engine& engine, RequestId id, EventQueue& queue, const RunOptions&
   bool cancelled = false;
   while (!queue.Done()) {
     const std::string text = queue.TakeText();
-    if (written.ok() && !options.json && !text.empty()) written = WriteOut(text);
-    if (!cancelled && (interrupted != 0 || !written.ok())) {
+    if (written.ok() && !options.json && !text.empty()) written = WriteResult(text);
+    if (!cancelled && (Interrupted() || !written.ok())) {
       engine.Cancel(id);
       cancelled = true;
     }
@@ -158,12 +139,12 @@ int Finish(const RunOptions& options, const JsonRequest& json, const Engine& eng
   if (result.finish == FinishReason::kError) return ReportError(result.error);
   Status written;
   if (options.json) {
-    written = WriteOut(ToJson(result, json, engine) + "\n");
+    written = WriteResult(ToJson(result, json, engine) + "\n");
   } else if (isatty(STDOUT_FILENO) != 0 && !result.text.ends_with('\n')) {
-    written = WriteOut("\n");  // for the shell's next line; a pipe gets the text alone
+    written = WriteResult("\n");  // for the shell's next line; a pipe gets the text alone
   }
   if (!written.ok()) return ReportError(written);
-  return result.finish == FinishReason::kCancelled ? kInterrupted : 0;
+  return result.finish == FinishReason::kCancelled ? kInterruptedCode : 0;
 }
 
 int Run(const RunOptions& options) {

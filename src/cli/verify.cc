@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 
 #include "cli/command_line.h"
@@ -26,8 +25,6 @@ struct VerifyFlags {
   bool json = false;
 };
 
-constexpr const char* kClearLine = "\r\033[K";
-
 int RunVerify(VerifyFlags flags) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   if (terminal) {
@@ -38,10 +35,8 @@ int RunVerify(VerifyFlags flags) {
   const Result<VerifyReport> report = Verify(flags.model, flags.options);
   if (terminal) PrintNote(kClearLine);
   if (!report.has_value()) return ReportError(report.error());
-  const std::string text = flags.json ? VerifyJson(*report) + '\n' : VerifyText(*report);
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    return ReportError(IoError("cannot write to stdout"));
-  }
+  const int printed = PrintResult(flags.json ? VerifyJson(*report) + '\n' : VerifyText(*report));
+  if (printed != 0) return printed;
   return report->passed() ? 0 : static_cast<int>(StatusCode::kFailed);
 }
 
