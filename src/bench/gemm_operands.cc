@@ -56,9 +56,11 @@ Pipe PipeOf(WeightType type) {
       return Pipe::kFma;
     case InputForm::kBF16:
       return Pipe::kBf16;
-    default:
+    case InputForm::kInt8:
+    case InputForm::kInt8K:
       return Pipe::kInt8;
   }
+  return Pipe::kInt8;
 }
 
 uint32_t GemmOperands::OutputsOf(WeightType type, uint32_t k, uint64_t matrix_bytes) {
@@ -83,6 +85,8 @@ GemmOperands::GemmOperands(const KernelTable& kernels, WeightType type, uint32_t
 }
 
 GemmArgs GemmOperands::Args(uint32_t rows, uint32_t begin, uint32_t end) {
+  TESSERA_DCHECK(begin % kGroupPanels == 0);
+  TESSERA_DCHECK(end % kGroupPanels == 0 || end == matrix_.panel_count());
   GemmArgs args;
   args.weights = &matrix_;
   args.panel_begin = begin;

@@ -48,8 +48,9 @@ void* Map(std::size_t block) {
 }
 
 void* Allocate(std::size_t size, std::size_t alignment) {
+  // A block ends at a page, so one whose size is a multiple of its alignment begins at one too.
   const std::size_t block = Up(size > 0 ? size : 1, alignment);
-  if (block <= kCachedBytesMax && alignment == kAlignment) {
+  if (block <= kCachedBytesMax) {
     const std::lock_guard lock(cache_mutex);
     void*& first = cache[block / kAlignment];
     if (first != nullptr) {

@@ -7,8 +7,10 @@
 //   panels   NV at a time of a group of 4: the lanes run along outputs
 //   k        tiles of 32 KiB per panel, so that a group's tile (128 KiB) stays in L2 while all rows
 //            pass over it; between tiles the accumulators rest in the output as fp32, exactly
-//   rows     blocks of 1 to 6, as even as possible: 6 × 4 accumulators, 4 weights and an activation
-//            are 29 of the 32 registers, and 24 chains hide the 6-cycle dot product
+//   rows     blocks as even as possible. AVX-512: of 1 to 6, with 4 panels; 24 accumulators, 4
+//            weights and an activation are 29 of the 32 registers, and 24 chains hide the 6-cycle
+//            dot product. AVX2, a vector being two registers of 16: of up to 6 (bf16: 5) with one
+//            panel, which are 12 accumulators; one row takes all 4 panels
 //
 // Prefetch. A tile is read by passes: blocks of rows × panels / NV. A single pass takes the weights
 // from memory strictly forward, which the hardware prefetches best on its own (33 GB/s, all this
@@ -21,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "compute/kernels/gemm_blocks_inl.h"
 #include "compute/kernels/gemm_int8_inl.h"
 #include "compute/kernels/kernel_table.h"
 #include "compute/kernels/vec.h"
@@ -102,27 +105,18 @@ struct GemmRows {
   size_t a_stride = 0;
   float* output = nullptr;
   size_t output_stride = 0;
-  const std::byte* fetch = nullptr;  // kGroup / kFetchPasses<NV> bytes for each step
+  // Where to fetch, kGroup / kFetchPasses<NV> bytes for each step. An integer, since it may lie
+  // past the end of the weights.
+  uintptr_t fetch = 0;
 };
-
-// A panel beyond the last has none: its weights are zeros and its results go nowhere.
-TESSERA_INLINE uint32_t ColumnsFrom(const GemmTile& tile, uint32_t column) {
-  return tile.columns > column ? tile.columns - column : 0;
-}
 
 template <class V, int MR, int NV>
 TESSERA_INLINE void LoadAccumulators(const GemmTile& tile, const GemmRows& rows,
                                      typename V::F (&acc)[MR][NV]) {
   Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
+    const float* row = rows.output + static_cast<size_t>(r) * rows.output_stride;
     Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-      const float* c = rows.output + static_cast<size_t>(r) * rows.output_stride + v * 16;
-      if (tile.first) {
-        acc[r][v] = V::Zero();
-      } else if (tile.columns >= (v + 1u) * 16) {
-        acc[r][v] = V::Load(c);
-      } else {
-        acc[r][v] = V::LoadN(c, ColumnsFrom(tile, v * 16));
-      }
+      acc[r][v] = tile.first ? V::Zero() : LoadPanel<V>(row, v, tile.columns);
     });
   });
 }
@@ -131,14 +125,9 @@ template <class V, int MR, int NV>
 TESSERA_INLINE void StoreAccumulators(const GemmTile& tile, const GemmRows& rows,
                                       const typename V::F (&acc)[MR][NV]) {
   Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
-    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-      float* c = rows.output + static_cast<size_t>(r) * rows.output_stride + v * 16;
-      if (tile.columns >= (v + 1u) * 16) {
-        V::Store(c, acc[r][v]);
-      } else {
-        V::StoreN(c, acc[r][v], ColumnsFrom(tile, v * 16));
-      }
-    });
+    float* row = rows.output + static_cast<size_t>(r) * rows.output_stride;
+    Unroll<NV>([&](auto v)
+                   TESSERA_INLINE_LAMBDA { StorePanel<V>(row, v, tile.columns, acc[r][v]); });
   });
 }
 
@@ -151,7 +140,7 @@ void GemmMicro(const GemmTile& tile, const GemmRows& rows) {
   const std::byte* w = tile.weights;
   const std::byte* a = rows.a;
   const size_t a_stride = rows.a_stride;
-  const std::byte* fetch = rows.fetch;
+  uintptr_t fetch = rows.fetch;
   for (uint32_t i = 0; i < tile.steps; ++i) {
     Unroll<Type::kParts>([&](auto part) TESSERA_INLINE_LAMBDA {
       // Hides that a later part loads the same bytes: they would be kept in registers for it.
@@ -167,7 +156,9 @@ void GemmMicro(const GemmTile& tile, const GemmRows& rows) {
     });
     if constexpr (kFetch) {
       constexpr size_t kShare = kGroup / kFetchPasses<NV>;
-      for (size_t line = 0; line < kShare; line += 64) __builtin_prefetch(fetch + line, 0, 2);
+      for (size_t line = 0; line < kShare; line += 64) {
+        __builtin_prefetch(reinterpret_cast<const void*>(fetch + line), 0, 2);
+      }
       fetch += kShare;
     }
     w += kGroup;
@@ -199,19 +190,22 @@ TESSERA_INLINE void DispatchRows(uint32_t count, const GemmTile& tile, const Gem
 }
 
 // All rows over NV panels of a tile: in blocks as even as possible, so of at least half of
-// kMaxRows when there are several. `pass` is the first of theirs over the group's tile.
+// kMaxRows when there are several. `pass` is the first of theirs over the group's tile, `next`
+// where the next tile begins. Passes beyond those that fetch it run the same code and fetch lines
+// of their own tile, which is in L2: no traffic, and no second variant of every template.
 template <class V, class Type, int NV, int kMaxRows>
 void GemmTileRows(const GemmTile& tile, const GemmRows& rows, uint32_t count, uint32_t pass,
-                  const std::byte* next) {
+                  uintptr_t next) {
   const uint32_t blocks = (count + kMaxRows - 1) / kMaxRows;
   const size_t share = size_t{tile.steps} * kGroupPanels * Type::kStepBytes / kFetchPasses<NV>;
   for (uint32_t b = 0; b < blocks; ++b, ++pass) {
-    const uint32_t begin = count * b / blocks;
-    const uint32_t size = count * (b + 1) / blocks - begin;
+    const size_t begin = RowsBefore(count, b, blocks);
+    const auto size = static_cast<uint32_t>(RowsBefore(count, b + 1, blocks) - begin);
     GemmRows part = rows;
     part.a += begin * rows.a_stride;
     part.output += begin * rows.output_stride;
-    part.fetch = pass < kFetchPasses<NV> ? next + pass * share : tile.weights;
+    part.fetch =
+        pass < kFetchPasses<NV> ? next + pass * share : reinterpret_cast<uintptr_t>(tile.weights);
     if (blocks > 1) {
       DispatchRows<V, Type, NV, true, (kMaxRows + 1) / 2, kMaxRows>(size, tile, part);
     } else {
@@ -245,8 +239,9 @@ void GemmGroup(const GemmArgs& args, uint32_t panel) {
     for (uint32_t v = 0; v < kGroupPanels && v * 16 < columns; v += NV) {
       tile.weights = weights + v * Type::kStepBytes;
       tile.columns = columns - v * 16 < NV * 16u ? columns - v * 16 : NV * 16u;
-      rows.output = args.output + static_cast<size_t>(panel + v) * 16;
-      GemmTileRows<V, Type, NV, kMaxRows>(tile, rows, args.rows, v / NV * blocks, next);
+      rows.output = args.output + static_cast<size_t>(panel + v) * kPanelColumns;
+      GemmTileRows<V, Type, NV, kMaxRows>(tile, rows, args.rows, v / NV * blocks,
+                                          reinterpret_cast<uintptr_t>(next));
     }
     weights = next;
     step += tile.steps;
@@ -275,7 +270,10 @@ void Gemm(const GemmArgs& args) {
       return GemmOfType<V, F16Step<V>>(args);
     case WeightType::kBF16:
       return GemmOfType<V, Bf16Step<V>>(args);
-    default:
+    case WeightType::kQ8_0:
+    case WeightType::kQ4_0:
+    case WeightType::kQ4_K:
+    case WeightType::kQ6_K:
       return GemmQuantised<V>(args);
   }
 }

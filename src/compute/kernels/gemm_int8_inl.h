@@ -11,19 +11,21 @@
 //   panels   NV (kInt8Panels; kInt8PanelsFewRows for one or two rows) at a time of a group of 4
 //   k        tiles of kInt8TileK inputs, at most 136 KiB a group, which stay in L2 while all rows
 //            pass over them; between tiles the accumulators rest in the output as fp32, exactly
-//   rows     blocks of 1 to kInt8Rows, as even as possible: with 6 × 2 on AVX-512, 12 dots, 12
-//            accumulators, 4 weights and an activation are 29 of the 32 registers, and 12 chains
-//            hide the 5-cycle dot product
+//   rows     blocks of 1 to kInt8Rows, as even as possible. AVX-512: 6 rows × 2 panels, whose dots,
+//            accumulators, weights (packed and unpacked) and an activation are 12 + 12 + 4 + 1 of
+//            32 registers; 12 chains hide the 5-cycle dot product. AVX2: 3 rows × 1 panel
 //
-// One or two rows take unit after unit, so that a group is one stream, which the hardware prefetches
-// best: 33 GB/s for q8_0 and 31 for q4_k where bf16 has 33, against 22 and 15 when 4 panels were read
-// side by side and fetched by software (AVX-512, one core, under load). With more rows the tile is
-// read from L2, and each pass over it fetches its share of the next tile's lines.
+// On AVX-512 one or two rows take unit after unit, so that a group is one stream, which the
+// hardware prefetches best: 33 GB/s for q8_0 and 31 for q4_k where bf16 has 33, against 22 and 15
+// when 4 panels were read side by side and fetched by software (one core, under load). Otherwise a
+// group's tile is passed over several times, from L2, and each pass fetches its share of the next
+// tile's lines.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "compute/kernels/gemm_blocks_inl.h"
 #include "compute/kernels/kernel_table.h"
 #include "compute/kernels/packed_matrix.h"
 #include "compute/kernels/vec.h"
@@ -36,10 +38,10 @@ inline constexpr uint32_t kInt8TileK = 2048;
 struct Int8Tile {
   const std::byte* weights = nullptr;  // of the first panel, at the tile's first unit
   uint32_t blocks = 0;
-  const std::byte* next = nullptr;  // where the next tile begins
-  bool first = true;                // accumulators start at +0, else from the output
-  uint32_t columns = 0;             // of the output, 16·NV but for the last panel's tail
-  uint32_t passes = 1;              // over the group's tile
+  uintptr_t next = 0;    // where the next tile begins; maybe past the weights' end
+  bool first = true;     // accumulators start at +0, else from the output
+  uint32_t columns = 0;  // of the output, 16·NV but for the last panel's tail
+  uint32_t passes = 1;   // over the group's tile
 };
 
 // The rows of a block, at the tile's first block of k.
@@ -52,12 +54,11 @@ struct Int8Rows {
   size_t sum_stride = 0;
   float* output = nullptr;
   size_t output_stride = 0;
-  uint32_t index = 0;  // of this block of rows
+  uint32_t pass = 0;  // which of the tile's passes this block of rows makes
 };
 
 // The lines each pass over a tile fetches: its share of the next tile. A single pass leaves its one
-// stream to the hardware.
-// kSteps steps to a block, each of kStepBytes of the group.
+// stream to the hardware. kSteps steps to a block, each of kStepBytes of the group.
 template <size_t kStepBytes, uint32_t kSteps>
 class Int8Prefetch {
  public:
@@ -68,11 +69,13 @@ class Int8Prefetch {
   }
   TESSERA_INLINE void Step() {
     end_ += rate_;
-    for (; line_ < end_; line_ += 64) __builtin_prefetch(from_ + line_, 0, 2);
+    for (; line_ < end_; line_ += 64) {
+      __builtin_prefetch(reinterpret_cast<const void*>(from_ + line_), 0, 2);
+    }
   }
 
  private:
-  const std::byte* from_ = nullptr;
+  uintptr_t from_ = 0;
   size_t line_ = 0;
   size_t end_ = 0;
   size_t rate_ = 0;
@@ -82,24 +85,6 @@ class Int8Prefetch {
 // the weights one stream; more rows need NV panels for each activation they load.
 template <int MR, int NV>
 inline constexpr bool kInt8Forward = MR <= 2 && NV == kGroupPanels;
-
-// Of panel v of the tile; one beyond the last has none.
-TESSERA_INLINE uint32_t ColumnsFrom(const Int8Tile& tile, uint32_t v) {
-  return tile.columns > v * 16 ? tile.columns - v * 16 : 0;
-}
-
-template <class V>
-TESSERA_INLINE typename V::F LoadColumns(const float* c, uint32_t columns) {
-  return columns >= 16 ? V::Load(c) : V::LoadN(c, columns);
-}
-template <class V>
-TESSERA_INLINE void StoreColumns(float* c, typename V::F x, uint32_t columns) {
-  if (columns >= 16) {
-    V::Store(c, x);
-  } else {
-    V::StoreN(c, x, columns);
-  }
-}
 
 // Calls step(0) … step(N - 1). With few registers the loop stays one, its count hidden from the
 // compiler: unrolled, weights of later steps are loaded early and spilled (gemm of 96 rows on AVX2:
@@ -155,16 +140,16 @@ TESSERA_INLINE void NibbleDots(const std::byte* w, size_t w_stride, const std::b
   });
 }
 
-// 16 products of 6-bit weights: sub-block `sub` of a group of 64.
+// 16 products of 6-bit weights: sub-block kSub of a quarter.
 template <class V, int kSub, int MR, int NV>
 TESSERA_INLINE void SixBitDots(const std::byte* w, size_t w_stride, const std::byte* a,
                                size_t a_stride, typename V::I (&dots)[MR][NV]) {
   DotSteps<V, 4>([&](int i) TESSERA_INLINE_LAMBDA {
     typename V::B q[NV];
     Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-      const std::byte* group = w + v * w_stride;
-      const typename V::B nibbles = V::LoadBytes(group + ((kSub & 1) * 4 + i) * 64);
-      const typename V::B pairs = V::LoadBytes(group + (8 + i) * 64);
+      const std::byte* quarter = w + v * w_stride;
+      const typename V::B nibbles = V::LoadBytes(quarter + ((kSub & 1) * 4 + i) * 64);
+      const typename V::B pairs = V::LoadBytes(quarter + Q6KUnit::kPairs + i * 64);
       q[v] = V::OrBytes(kSub < 2 ? V::LowNibbles(nibbles) : V::HighNibbles(nibbles),
                         V::template TopBits<2 * kSub>(pairs));
     });
@@ -181,7 +166,7 @@ TESSERA_INLINE void SixBitDots(const std::byte* w, size_t w_stride, const std::b
 template <class V>
 struct Q8_0Block {
   static constexpr WeightType kType = WeightType::kQ8_0;
-  static constexpr uint32_t kBlockK = 32;
+  static constexpr uint32_t kBlockK = kSmallBlock;
   static constexpr uint32_t kSumWords = 1;
   static constexpr int kOffsetBits = 7;
   template <int MR, int NV>
@@ -214,7 +199,7 @@ struct SuperBlockRows {
 template <class V>
 struct Q4KBlock {
   static constexpr WeightType kType = WeightType::kQ4_K;
-  static constexpr uint32_t kBlockK = 256;
+  static constexpr uint32_t kBlockK = kSuperBlock;
   static constexpr uint32_t kSumWords = kKSumWords;
   static constexpr bool kMins = true;
 
@@ -226,9 +211,11 @@ struct Q4KBlock {
       Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
         Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA { dots[r][v] = V::Set1I(0); });
       });
-      NibbleDots<V>(unit + 320 + sub * 256, stride, rows.a + sub * 32, rows.a_stride, dots);
+      NibbleDots<V>(unit + Q4KUnit::kWeights + sub * Q4KUnit::kSubBytes, stride, rows.a + sub * 32,
+                    rows.a_stride, dots);
+      const std::byte* scales = unit + Q4KUnit::kScales + sub * kPanelColumns;
       Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-        const typename V::I scale = V::LoadUint8Lanes(unit + v * stride + 64 + sub * 16);
+        const typename V::I scale = V::LoadUint8Lanes(scales + v * stride);
         Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
           sums[r][v] = V::AddI(sums[r][v], V::MulI(dots[r][v], scale));
         });
@@ -237,8 +224,8 @@ struct Q4KBlock {
   }
   // -Σa of 32 came as 64·high + low, a byte each: 4 sub-blocks to a dot.
   static TESSERA_INLINE typename V::I MinSums(const std::byte* unit, const int32_t* sums) {
-    const typename V::B first = V::LoadBytes(unit + 192);
-    const typename V::B second = V::LoadBytes(unit + 256);
+    const typename V::B first = V::LoadBytes(unit + Q4KUnit::kMins);
+    const typename V::B second = V::LoadBytes(unit + Q4KUnit::kMins + 64);
     const auto dot = [&](const int32_t* words) TESSERA_INLINE_LAMBDA {
       const typename V::I half = V::DotSmallBytes(V::Set1I(0), first, V::BroadcastBytes(words));
       return V::DotSmallBytes(half, second, V::BroadcastBytes(words + 1));
@@ -252,27 +239,27 @@ struct Q4KBlock {
 template <class V>
 struct Q6KBlock {
   static constexpr WeightType kType = WeightType::kQ6_K;
-  static constexpr uint32_t kBlockK = 256;
+  static constexpr uint32_t kBlockK = kSuperBlock;
   static constexpr uint32_t kSumWords = kKSumWords;
   static constexpr bool kMins = false;
 
   template <int MR, int NV>
   static TESSERA_INLINE void Sums(const std::byte* unit, size_t stride, const SuperBlockRows& rows,
                                   typename V::I (&sums)[MR][NV]) {
-    for (int group = 0; group < 4; ++group) {
-      const std::byte* w = unit + 320 + group * 768;
-      const std::byte* a = rows.a + group * 64;
+    for (int quarter = 0; quarter < 4; ++quarter) {
+      const std::byte* w = unit + Q6KUnit::kWeights + quarter * Q6KUnit::kQuarterBytes;
+      const std::byte* a = rows.a + quarter * 64;
       Unroll<4>([&](auto sub) TESSERA_INLINE_LAMBDA {
         typename V::I dots[MR][NV];
         Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
-          const typename V::I start =
-              V::template ShiftLeft<5>(V::Set1I(rows.sums[r * rows.sum_stride + group * 4 + sub]));
+          const int32_t minus_sum = rows.sums[r * rows.sum_stride + quarter * 4 + sub];
+          const typename V::I start = V::template ShiftLeft<5>(V::Set1I(minus_sum));
           Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA { dots[r][v] = start; });
         });
         SixBitDots<V, decltype(sub)::value>(w, stride, a, rows.a_stride, dots);
+        const std::byte* scales = unit + Q6KUnit::kScales + (quarter * 4 + sub) * kPanelColumns;
         Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-          const typename V::I scale =
-              V::LoadInt8Lanes(unit + v * stride + 64 + (group * 4 + sub) * 16);
+          const typename V::I scale = V::LoadInt8Lanes(scales + v * stride);
           Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
             sums[r][v] = V::AddI(sums[r][v], V::MulI(dots[r][v], scale));
           });
@@ -282,22 +269,26 @@ struct Q6KBlock {
   }
 };
 
+// What the accumulator of row r and panel v of the tile starts from.
+template <class V>
+TESSERA_INLINE typename V::F StartOf(const Int8Tile& tile, const Int8Rows& rows, uint32_t r,
+                                     uint32_t v) {
+  if (tile.first) return V::Zero();
+  return LoadPanel<V>(rows.output + r * rows.output_stride, v, tile.columns);
+}
+
 // |dot| ≤ 32·255·128 and the offset's part ≤ 128·32·128: far inside int32.
 template <class V, class Block, int MR, int NV>
 void Int8Micro(const Int8Tile& tile, const Int8Rows& rows) {
   constexpr size_t kUnitBytes = PackedUnitOf(Block::kType).bytes;
-  constexpr size_t kBlockBytes = (kUnitBytes - 64) / 2;
+  constexpr size_t kBlockBytes = (kUnitBytes - kUnitBody) / 2;
   typename V::F acc[MR][NV];
   Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
-    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-      acc[r][v] = tile.first ? V::Zero()
-                             : LoadColumns<V>(rows.output + r * rows.output_stride + v * 16,
-                                              ColumnsFrom(tile, v));
-    });
+    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA { acc[r][v] = StartOf<V>(tile, rows, r, v); });
   });
   const std::byte* unit = tile.weights;
   const std::byte* a = rows.a;
-  Int8Prefetch<kGroupPanels * kUnitBytes / 2, 1> prefetch(tile, rows.index);
+  Int8Prefetch<kGroupPanels * kUnitBytes / 2, 1> prefetch(tile, rows.pass);
   for (uint32_t block = 0; block < tile.blocks; ++block) {
     prefetch.Step();
     const size_t half = block & 1;
@@ -307,10 +298,11 @@ void Int8Micro(const Int8Tile& tile, const Int8Rows& rows) {
           V::Set1I(rows.sums[r * rows.sum_stride + block]));
       Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA { dots[r][v] = start; });
     });
-    Block::Dots(unit + 64 + half * kBlockBytes, kUnitBytes, a, rows.a_stride, dots);
+    Block::Dots(unit + kUnitBody + half * kBlockBytes, kUnitBytes, a, rows.a_stride, dots);
     typename V::F dw[NV];
     Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-      dw[v] = V::LoadHalf(reinterpret_cast<const uint16_t*>(unit + v * kUnitBytes + half * 32));
+      const std::byte* d = unit + v * kUnitBytes + half * kUnitHalfBytes;
+      dw[v] = V::LoadHalf(reinterpret_cast<const uint16_t*>(d));
     });
     Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
       const typename V::F da = V::Set1(rows.scales[r * rows.scale_stride + block]);
@@ -323,8 +315,7 @@ void Int8Micro(const Int8Tile& tile, const Int8Rows& rows) {
   }
   Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
     Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-      StoreColumns<V>(rows.output + r * rows.output_stride + v * 16, acc[r][v],
-                      ColumnsFrom(tile, v));
+      StorePanel<V>(rows.output + r * rows.output_stride, v, tile.columns, acc[r][v]);
     });
   });
 }
@@ -333,13 +324,11 @@ void Int8Micro(const Int8Tile& tile, const Int8Rows& rows) {
 template <class V, class Block, int MR>
 void Int8MicroForward(const Int8Tile& tile, const Int8Rows& rows) {
   constexpr size_t kUnitBytes = PackedUnitOf(Block::kType).bytes;
-  constexpr size_t kBlockBytes = (kUnitBytes - 64) / 2;
+  constexpr size_t kBlockBytes = (kUnitBytes - kUnitBody) / 2;
   alignas(64) float acc[MR][kGroupPanels][16];
   Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
     for (uint32_t v = 0; v < kGroupPanels; ++v) {
-      V::Store(acc[r][v], tile.first ? V::Zero()
-                                     : LoadColumns<V>(rows.output + r * rows.output_stride + v * 16,
-                                                      ColumnsFrom(tile, v)));
+      V::Store(acc[r][v], StartOf<V>(tile, rows, r, v));
     }
   });
   const std::byte* unit = tile.weights;
@@ -353,9 +342,10 @@ void Int8MicroForward(const Int8Tile& tile, const Int8Rows& rows) {
           dots[r][0] = V::template ShiftLeft<Block::kOffsetBits>(
               V::Set1I(rows.sums[r * rows.sum_stride + block]));
         });
-        Block::Dots(unit + 64 + half * kBlockBytes, kUnitBytes, rows.a + block * 32, rows.a_stride,
-                    dots);
-        const typename V::F dw = V::LoadHalf(reinterpret_cast<const uint16_t*>(unit + half * 32));
+        Block::Dots(unit + kUnitBody + half * kBlockBytes, kUnitBytes, rows.a + block * 32,
+                    rows.a_stride, dots);
+        const typename V::F dw =
+            V::LoadHalf(reinterpret_cast<const uint16_t*>(unit + half * kUnitHalfBytes));
         Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
           const typename V::F da = V::Set1(rows.scales[r * rows.scale_stride + block]);
           V::Store(acc[r][v], V::Fma(V::ToFloat(dots[r][0]), V::Mul(dw, da), V::Load(acc[r][v])));
@@ -365,8 +355,7 @@ void Int8MicroForward(const Int8Tile& tile, const Int8Rows& rows) {
   }
   Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
     for (uint32_t v = 0; v < kGroupPanels; ++v) {
-      StoreColumns<V>(rows.output + r * rows.output_stride + v * 16, V::Load(acc[r][v]),
-                      ColumnsFrom(tile, v));
+      StorePanel<V>(rows.output + r * rows.output_stride, v, tile.columns, V::Load(acc[r][v]));
     }
   });
 }
@@ -377,17 +366,14 @@ void Int8MicroK(const Int8Tile& tile, const Int8Rows& rows) {
   constexpr size_t kUnitBytes = PackedUnitOf(Block::kType).bytes;
   alignas(64) float acc[MR][NV][16];
   Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
-    Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-      V::Store(acc[r][v], tile.first ? V::Zero()
-                                     : LoadColumns<V>(rows.output + r * rows.output_stride + v * 16,
-                                                      ColumnsFrom(tile, v)));
-    });
+    Unroll<NV>([&](auto v)
+                   TESSERA_INLINE_LAMBDA { V::Store(acc[r][v], StartOf<V>(tile, rows, r, v)); });
   });
   const std::byte* unit = tile.weights;
   SuperBlockRows at = {rows.a, rows.a_stride, rows.sums, rows.sum_stride};
   constexpr int kAtOnce = kInt8Forward<MR, NV> ? 1 : NV;
   constexpr int kSteps = NV / kAtOnce;
-  Int8Prefetch<kGroupPanels * kUnitBytes / kSteps, kSteps> prefetch(tile, rows.index);
+  Int8Prefetch<kGroupPanels * kUnitBytes / kSteps, kSteps> prefetch(tile, rows.pass);
   for (uint32_t step = 0; step < tile.blocks * kSteps; ++step) {
     prefetch.Step();
     const uint32_t block = step / kSteps;
@@ -405,7 +391,8 @@ void Int8MicroK(const Int8Tile& tile, const Int8Rows& rows) {
         typename V::F sum =
             V::Fma(V::ToFloat(sums[r][v]), V::Mul(d, da), V::Load(acc[r][first + v]));
         if constexpr (Block::kMins) {
-          const typename V::F dmin = V::LoadHalf(reinterpret_cast<const uint16_t*>(scales) + 16);
+          const typename V::F dmin =
+              V::LoadHalf(reinterpret_cast<const uint16_t*>(scales + kUnitHalfBytes));
           const typename V::I mins = Block::MinSums(scales, at.sums + r * at.sum_stride);
           sum = V::Fma(V::ToFloat(mins), V::Mul(dmin, da), sum);
         }
@@ -414,20 +401,19 @@ void Int8MicroK(const Int8Tile& tile, const Int8Rows& rows) {
     });
     if (first + kAtOnce < NV) continue;
     unit += kGroupPanels * kUnitBytes;
-    at.a += 256;
+    at.a += kSuperBlock;
     at.sums += kKSumWords;
   }
   Unroll<MR>([&](auto r) TESSERA_INLINE_LAMBDA {
     Unroll<NV>([&](auto v) TESSERA_INLINE_LAMBDA {
-      StoreColumns<V>(rows.output + r * rows.output_stride + v * 16, V::Load(acc[r][v]),
-                      ColumnsFrom(tile, v));
+      StorePanel<V>(rows.output + r * rows.output_stride, v, tile.columns, V::Load(acc[r][v]));
     });
   });
 }
 
 template <class V, class Block, int MR, int NV>
 TESSERA_INLINE void Int8RowBlock(const Int8Tile& tile, const Int8Rows& rows) {
-  if constexpr (Block::kBlockK == 256) {
+  if constexpr (Block::kBlockK == kSuperBlock) {
     Int8MicroK<V, Block, MR, NV>(tile, rows);
   } else {
     if constexpr (kInt8Forward<MR, NV>) {
@@ -455,14 +441,15 @@ template <class V, class Block, int MR, int NV>
 void Int8TileRows(const Int8Tile& tile, const Int8Rows& rows, uint32_t count, uint32_t pass) {
   const uint32_t blocks = (count + MR - 1) / MR;
   for (uint32_t b = 0; b < blocks; ++b) {
-    const uint32_t begin = count * b / blocks;
+    const size_t begin = RowsBefore(count, b, blocks);
+    const auto size = static_cast<uint32_t>(RowsBefore(count, b + 1, blocks) - begin);
     Int8Rows part = rows;
     part.a += begin * rows.a_stride;
     part.scales += begin * rows.scale_stride;
     part.sums += begin * rows.sum_stride;
     part.output += begin * rows.output_stride;
-    part.index = pass + b;
-    Int8DispatchRows<V, Block, MR, NV>(count * (b + 1) / blocks - begin, tile, part);
+    part.pass = pass + b;
+    Int8DispatchRows<V, Block, MR, NV>(size, tile, part);
   }
 }
 
@@ -477,13 +464,13 @@ void Int8Group(const GemmArgs& args, uint32_t panel) {
   const uint32_t columns = m.n - panel * 16;
   const uint32_t row_blocks = (args.rows + MR - 1) / MR;
   const std::byte* weights = m.Panel(panel);
-  const std::byte* after = weights + m.group_stride_bytes;
+  const uintptr_t after = reinterpret_cast<uintptr_t>(weights) + m.group_stride_bytes;
   for (uint32_t block = 0; block < blocks; block += kTileBlocks) {
     const bool last = blocks - block <= kTileBlocks;
     Int8Tile tile;
     tile.blocks = last ? blocks - block : kTileBlocks;
     tile.first = block == 0;
-    tile.next = last ? after : weights + kTileBytes;
+    tile.next = last ? after : reinterpret_cast<uintptr_t>(weights) + kTileBytes;
     tile.passes = row_blocks * (kGroupPanels / NV);
     Int8Rows rows;
     rows.a = static_cast<const std::byte*>(args.input.data) + size_t{block} * Block::kBlockK;
@@ -496,10 +483,10 @@ void Int8Group(const GemmArgs& args, uint32_t panel) {
     for (uint32_t v = 0; v < kGroupPanels && v * 16 < columns; v += NV) {
       tile.weights = weights + v * kUnit.bytes;
       tile.columns = columns - v * 16 < NV * 16u ? columns - v * 16 : NV * 16u;
-      rows.output = args.output + static_cast<size_t>(panel + v) * 16;
+      rows.output = args.output + static_cast<size_t>(panel + v) * kPanelColumns;
       Int8TileRows<V, Block, MR, NV>(tile, rows, args.rows, v / NV * row_blocks);
     }
-    weights += kTileBytes;
+    if (!last) weights += kTileBytes;
   }
 }
 
@@ -526,8 +513,10 @@ void GemmQuantised(const GemmArgs& args) {
       return GemmInt8<V, Q4KBlock<V>>(args);
     case WeightType::kQ6_K:
       return GemmInt8<V, Q6KBlock<V>>(args);
-    default:
-      return;
+    case WeightType::kF32:
+    case WeightType::kF16:
+    case WeightType::kBF16:
+      return;  // gemm_inl.h
   }
 }
 

@@ -11,8 +11,6 @@
 namespace tessera {
 namespace {
 
-constexpr uint32_t kPanelColumns = 16;
-
 template <typename T>
 T Load(const std::byte* bytes) {
   T value;
@@ -22,7 +20,7 @@ T Load(const std::byte* bytes) {
 
 float LoadHalf(const std::byte* bytes) { return HalfToFloat(Load<uint16_t>(bytes)); }
 
-// What the GEMM kernels do with a type, and how a block of it is read (null: by element).
+// In the order of kMatrixTypes. What the GEMM kernels do with a type, and how a block of it is read (null: by element).
 struct MatrixType {
   GgufTensorType type;
   WeightType packed;
@@ -34,14 +32,14 @@ constexpr MatrixType kMatrixTypeList[] = {
     {GgufTensorType::kBF16, WeightType::kBF16, nullptr},
     {GgufTensorType::kQ8_0, WeightType::kQ8_0, ReadQ8_0},
     {GgufTensorType::kQ4_0, WeightType::kQ4_0, ReadQ4_0},
-    {GgufTensorType::kQ4_K, WeightType::kQ4_K, ReadQ4K},
-    {GgufTensorType::kQ6_K, WeightType::kQ6_K, ReadQ6K},
     {GgufTensorType::kQ4_1, WeightType::kBF16, ReadQ4_1},
     {GgufTensorType::kQ5_0, WeightType::kBF16, ReadQ5_0},
     {GgufTensorType::kQ5_1, WeightType::kBF16, ReadQ5_1},
     {GgufTensorType::kQ2_K, WeightType::kBF16, ReadQ2K},
     {GgufTensorType::kQ3_K, WeightType::kBF16, ReadQ3K},
+    {GgufTensorType::kQ4_K, WeightType::kQ4_K, ReadQ4K},
     {GgufTensorType::kQ5_K, WeightType::kBF16, ReadQ5K},
+    {GgufTensorType::kQ6_K, WeightType::kQ6_K, ReadQ6K},
 };
 
 const MatrixType* Find(GgufTensorType type) {
@@ -89,31 +87,34 @@ struct PackedColumn {
 
   float Q8_0(uint32_t k) const {
     const std::byte* unit = Unit(k);
-    const float d = LoadHalf(unit + (k / 32 % 2 * kPanelColumns + column) * 2);
-    return static_cast<float>(Load<uint8_t>(unit + 64 + Element(k % 64, 4)) - 128) * d;
+    const float d = LoadHalf(unit + k / kSmallBlock % 2 * kUnitHalfBytes + column * 2);
+    const auto q = Load<uint8_t>(unit + kUnitBody + Element(k % (2 * kSmallBlock), 4));
+    return static_cast<float>(q - 128) * d;
   }
   float Q4_0(uint32_t k) const {
     const std::byte* unit = Unit(k);
-    const uint32_t half = k / 32 % 2;
-    const float d = LoadHalf(unit + (half * kPanelColumns + column) * 2);
-    return static_cast<float>(Nibble(unit + 64 + half * 256, column, k % 32, 32) - 8) * d;
+    const uint32_t half = k / kSmallBlock % 2;
+    const float d = LoadHalf(unit + half * kUnitHalfBytes + column * 2);
+    const std::byte* vectors = unit + kUnitBody + half * kSmallBlock * kPanelColumns / 2;
+    return static_cast<float>(Nibble(vectors, column, k % kSmallBlock, kSmallBlock) - 8) * d;
   }
   float Q4K(uint32_t k) const {
     const std::byte* unit = Unit(k);
-    const uint32_t sub = k % 256 / 32;
-    const auto scale = Load<uint8_t>(unit + 64 + sub * kPanelColumns + column);
-    const auto min = Load<uint8_t>(unit + 192 + Element(sub, 4));
-    const int q = Nibble(unit + 320 + sub * 256, column, k % 32, 32);
+    const uint32_t sub = k % kSuperBlock / 32;
+    const auto scale = Load<uint8_t>(unit + Q4KUnit::kScales + sub * kPanelColumns + column);
+    const auto min = Load<uint8_t>(unit + Q4KUnit::kMins + Element(sub, 4));
+    const int q = Nibble(unit + Q4KUnit::kWeights + sub * Q4KUnit::kSubBytes, column, k % 32, 32);
     const float product = LoadHalf(unit + 2 * column) * scale * static_cast<float>(q);
-    return product - LoadHalf(unit + 32 + 2 * column) * min;
+    return product - LoadHalf(unit + kUnitHalfBytes + 2 * column) * min;
   }
   float Q6K(uint32_t k) const {
     const std::byte* unit = Unit(k);
-    const auto scale = Load<int8_t>(unit + 64 + k % 256 / 16 * kPanelColumns + column);
-    const std::byte* group = unit + 320 + k % 256 / 64 * 768;
-    const auto pairs = Load<uint8_t>(group + 512 + Element(k % 16, 4));
+    const uint32_t sub = k % kSuperBlock / 16;
+    const auto scale = Load<int8_t>(unit + Q6KUnit::kScales + sub * kPanelColumns + column);
+    const std::byte* quarter = unit + Q6KUnit::kWeights + sub / 4 * Q6KUnit::kQuarterBytes;
+    const auto pairs = Load<uint8_t>(quarter + Q6KUnit::kPairs + Element(k % 16, 4));
     const int high = pairs >> (k % 64 / 16 * 2) & 3;
-    const int q = (Nibble(group, column, k % 64, 64) | high << 4) - 32;
+    const int q = (Nibble(quarter, column, k % 64, 64) | high << 4) - 32;
     return LoadHalf(unit + 2 * column) * scale * static_cast<float>(q);
   }
 

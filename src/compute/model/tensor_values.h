@@ -2,14 +2,15 @@
 //
 // The values of a tensor row as fp32, for what is read by element: norms, biases, convolution taps
 // and embedding rows; and which tensor types are weights the GEMM kernels know. A type joins by a
-// line in each function.
+// line in the list of tensor_values.cc and its name in kMatrixTypes (model_test compares them).
 //
-//   multiplied as they are   F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K: the value is that of the file's
-//                            formula, in fp32
-//   dequantised at load      Q4_1, Q5_0, Q5_1, Q5_K, Q2_K, Q3_K: the formula's value rounded to bf16
+//   multiplied as they are   F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K: the value is that of the
+//                            file's formula, in fp32
+//   dequantised at load      Q4_1, Q5_0, Q5_1, Q5_K, Q2_K, Q3_K: the formula's value rounded to
+//                            bf16
 //
-// A tensor of the second kind is the bf16 tensor it becomes, wherever it is read: an embedding table
-// gives the same rows whether the output head is tied to it or not.
+// A tensor of the second kind is the bf16 tensor it becomes, wherever it is read: an embedding
+// table gives the same rows whether the output head is tied to it or not.
 //
 // Threads: pure.
 #pragma once
