@@ -89,7 +89,18 @@ TESSERA_INLINE int32_t MinusSum(const int8_t* y) {
   return sum;
 }
 
-// A d below 2^-126 is flushed to zero and so is its block: 1/d would be infinite.
+// What a block of largest magnitude `amax` is divided by, and the factor that does it. A d below
+// 2^-126 is flushed to zero and so is its block: 1/d would be infinite.
+template <class V>
+struct BlockScale {
+  TESSERA_INLINE explicit BlockScale(float amax) : d(amax / 127.0f) {
+    if (!(d > 0.0f)) d = 0.0f;
+    inverse = d == 0.0f ? 0.0f : 1.0f / d;
+  }
+  float d;
+  float inverse;
+};
+
 template <class V>
 void ToInt8(const float* x, uint32_t n, int8_t* y, float* scales, int32_t* sums) {
   for (uint32_t i = 0; i < n; i += 32) {
@@ -97,10 +108,9 @@ void ToInt8(const float* x, uint32_t n, int8_t* y, float* scales, int32_t* sums)
     const typename V::F low = V::LoadN(x + i, count < 16 ? count : 16);
     const typename V::F high = count > 16 ? V::LoadN(x + i + 16, count - 16) : V::Zero();
     const float amax = V::ReduceMax(V::Max(Magnitude<V>(low), Magnitude<V>(high)));
-    const float d = amax / 127.0f;
-    const bool zero = !(d > 0.0f);
-    scales[i / 32] = zero ? 0.0f : d;
-    const typename V::F inverse = V::Set1(zero ? 0.0f : 1.0f / d);
+    const BlockScale<V> scale(amax);
+    scales[i / 32] = scale.d;
+    const typename V::F inverse = V::Set1(scale.inverse);
     V::StoreInt8(y + i, V::ToInt(V::Mul(low, inverse)));
     V::StoreInt8(y + i + 16, V::ToInt(V::Mul(high, inverse)));
     sums[i / 32] = MinusSum<32>(y + i);
@@ -114,10 +124,9 @@ void ToInt8K(const float* x, uint32_t n, int8_t* y, float* scales, int32_t* sums
     for (uint32_t i = 0; i < 256; i += 16) {
       largest = V::Max(largest, Magnitude<V>(V::Load(x + i)));
     }
-    const float d = V::ReduceMax(largest) / 127.0f;
-    const bool zero = !(d > 0.0f);
-    scales[block] = zero ? 0.0f : d;
-    const typename V::F inverse = V::Set1(zero ? 0.0f : 1.0f / d);
+    const BlockScale<V> scale(V::ReduceMax(largest));
+    scales[block] = scale.d;
+    const typename V::F inverse = V::Set1(scale.inverse);
     for (uint32_t i = 0; i < 256; i += 16) {
       V::StoreInt8(y + i, V::ToInt(V::Mul(V::Load(x + i), inverse)));
       sums[i / 16] = MinusSum<16>(y + i);

@@ -186,6 +186,22 @@ TEST_P(Elementwise, Int8BlocksWithANanOrAnInfinityHaveAnInfiniteScale) {
   }
 }
 
+TEST_P(Elementwise, Int8SuperBlocksWithANanOrAnInfinityHaveAnInfiniteScale) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), inf, -inf}) {
+    for (uint32_t at = 0; at < 512; ++at) {
+      std::vector<float> x(512, 1.0f);
+      x[at] = bad;
+      std::vector<int8_t> y(512);
+      std::vector<float> scales(2);
+      std::vector<int32_t> sums(2 * kKSumWords);
+      table().to_int8_k(x.data(), 512, y.data(), scales.data(), sums.data());
+      EXPECT_EQ(scales[at / 256], inf) << bad << " at " << at;
+      EXPECT_EQ(scales[1 - at / 256], 1.0f / 127.0f);
+    }
+  }
+}
+
 // exp through the decay of discretize: Δ = x for x > 20, then exp(x·a) with a = 1/32 … reaches
 // every argument of interest without a way of calling exp alone.
 float KernelExp(const KernelTable& table, float x) {

@@ -49,7 +49,8 @@ inline constexpr uint32_t kKSumWords = 20;
 //   bf16       per pair: acc = fma(a_odd, w_odd, acc), then acc = fma(a_even, w_even, acc)
 //   q8_0, q4_0 per 32-block: acc = fma(float(Σ a·w), d_w·d_a, acc); w of q4_0 is q - 8
 //   q4_k       per 256-block: acc = fma(float(Σ_s sc_s·Σ a·q), d·d_a, acc), then
-//              acc = fma(float(Σ_s mn_s·(-Σ a)), dmin·d_a, acc); s: 8 sub-blocks of 32
+//              acc = fma(float(Σ_s mn_s·(-Σ a)), dmin·d_a, acc); s: 8 sub-blocks of 32.
+//              An integer 0 becomes +0, of the minima too, though they are subtracted
 //   q6_k       per 256-block: acc = fma(float(Σ_s sc_s·Σ a·(q - 32)), d·d_a, acc); s: 16 of 16
 // Columns beyond W's n are not written. The range is of whole groups: panel_begin is a multiple of
 // kGroupPanels, and so is panel_end unless it is panel_count().
@@ -67,8 +68,8 @@ struct GemmArgs {
 // Row i is at position first_position + i and sees tokens [256·split, min(256·split + 256, its
 // position + 1)); rows before the split are skipped (their partials are not written).
 //   s_t = q·k_t by the bf16 chain; m = max; p_t = exp(s_t - m), +0 for masked tokens of a 16-token
-//   tile; l by K3 over tokens; o_d = fma(p_t, v_td, o_d), tokens ascending, whole tiles, then o +
-//   0.
+//   tile; l by K3 over tokens; o_d = fma(p_t, v_td, o_d), tokens ascending, whole tiles, then
+//   o + 0.
 struct AttentionSplitArgs {
   const std::byte* plane = nullptr;         // start of the plane
   const uint64_t* group_offsets = nullptr;  // of the sequence, from token 0
@@ -162,9 +163,9 @@ struct KernelTable {
   void (*rms_norm)(const float* x, const float* weight, uint32_t n, float eps, float* y) = nullptr;
   void (*to_bf16)(const float* x, uint32_t n, uint16_t* y) = nullptr;
   // Per 32-block (the last may be short; its missing elements are written as 0 up to a multiple of
-  // 32): d = amax/127, q = nearest-even(x·(1/d)); amax 0 → all zero; a NaN makes
-  // d infinite, so that it cannot vanish from the products. sums: -Σq of each block, which takes
-  // the offset of unsigned weights off a dot product.
+  // 32): d = amax/127, q = nearest-even(x·(1/d)); amax 0 → all zero; a NaN makes d infinite, so
+  // that it cannot vanish from the products. sums: -Σq of each block, which takes the offset of
+  // unsigned weights off a dot product.
   void (*to_int8)(const float* x, uint32_t n, int8_t* y, float* scales, int32_t* sums) = nullptr;
   // The same per block of 256, of which n is a multiple. kKSumWords of sums for each: -Σq of its 16
   // runs of 16; then, as bytes, low[8] and high[8] of its runs of 32, -Σq = 64·high + low with

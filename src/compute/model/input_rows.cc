@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute/model/input_rows.h"
 
+#include "base/check.h"
+
 namespace tessera {
 
 void InputRows::Prepare(const KernelTable& kernels, FormSet forms, uint32_t row) const {
@@ -10,6 +12,7 @@ void InputRows::Prepare(const KernelTable& kernels, FormSet forms, uint32_t row)
                     sums + row * block_stride());
   }
   if (forms.int8_k) {
+    TESSERA_DCHECK(super_blocks() > 0);
     kernels.to_int8_k(Row(row), k, int8_k + row * int8_stride(),
                       k_scales + row * super_block_stride(), k_sums + row * k_sum_stride());
   }
@@ -23,9 +26,10 @@ GemmInput InputRows::For(InputForm form) const {
       return {int8, int8_stride(), scales, block_stride(), sums, block_stride()};
     case InputForm::kInt8K:
       return {int8_k, int8_stride(), k_scales, super_block_stride(), k_sums, k_sum_stride()};
-    default:
-      return {f32, f32_stride * sizeof(float)};
+    case InputForm::kF32:
+      break;
   }
+  return {f32, f32_stride * sizeof(float)};
 }
 
 }  // namespace tessera

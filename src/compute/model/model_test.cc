@@ -93,6 +93,20 @@ constexpr GgufTensorType kMatrixTypesOfFiles[] = {
     GgufTensorType::kQ2_K, GgufTensorType::kQ3_K, GgufTensorType::kQ4_K, GgufTensorType::kQ5_K,
     GgufTensorType::kQ6_K};
 
+TEST(TensorValues, MatrixTypesAreThoseNamed) {
+  std::string names;
+  for (uint32_t number = 0; number < 64; ++number) {
+    const GgufTensorTraits* traits = FindTensorTraits(number);
+    if (traits == nullptr || !WeightTypeOf(static_cast<GgufTensorType>(number))) continue;
+    const std::string name(TensorTypeName(static_cast<GgufTensorType>(number)));
+    EXPECT_THAT(", " + std::string(kMatrixTypes) + ",", HasSubstr(", " + name + ","));
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  EXPECT_EQ(names.size(), kMatrixTypes.size()) << names;
+  EXPECT_EQ(std::size(kMatrixTypesOfFiles), 13u);
+  for (GgufTensorType type : kMatrixTypesOfFiles) EXPECT_TRUE(WeightTypeOf(type).has_value());
+}
+
 TEST(Model, EveryMatrixHoldsTheFilesValues) {
   for (GgufTensorType type : kMatrixTypesOfFiles) {
     const GgufFile file = WriteAndOpen(Toy(Architecture::kFalconH1, type));
@@ -238,8 +252,7 @@ TEST(Model, EveryWrongShapeIsNamedWithTheExpectedOne) {
 TEST(Model, UnsupportedTypesAreNamedWithTheSupportedOnes) {
   RandomModel random = Toy(Architecture::kFalconH1);
   FindTensor(&random, "blk.1.ffn_up.weight")->type = GgufTensorType::kQ8_1;
-  ExpectRefusal(random, {"blk.1.ffn_up.weight",
-                         "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K", "found Q8_1"});
+  ExpectRefusal(random, {"blk.1.ffn_up.weight", std::string(kMatrixTypes), "found Q8_1"});
   random = Toy(Architecture::kFalconH1);
   FindTensor(&random, "blk.1.attn_norm.weight")->type = GgufTensorType::kQ8_0;
   ExpectRefusal(random, {"blk.1.attn_norm.weight", "F32, F16, BF16", "found Q8_0"});
@@ -372,6 +385,9 @@ TEST(RandomModel, ImpossibleOptionsAreRefused) {
   options = ToyOptions(Architecture::kLlama, GgufTensorType::kQ8_0);
   options.shape.width = 72;
   EXPECT_THAT(RandomModel::Make(options).error().message(), HasSubstr("72"));
+  options = ToyOptions(Architecture::kLlama, GgufTensorType::kQ4_0);
+  options.larger_where_it_matters = true;
+  EXPECT_THAT(RandomModel::Make(options).error().message(), HasSubstr("expected Q4_K"));
   options = ToyOptions(Architecture::kLlama);
   options.shape.vocab_size = 257;
   EXPECT_THAT(RandomModel::Make(options).error().message(), HasSubstr("258"));

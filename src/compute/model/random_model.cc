@@ -104,7 +104,7 @@ void AppendQ8Block(std::vector<std::byte>* out, const float* values) {
 }
 
 // Where a block has its scales, and what they are for a largest weight of 1: integers are uniform
-// and random scales near the middle of what they can be, so that d is 1 / (largest integer · scale).
+// and random scales near the middle of what they can be, so d is 1 / (largest integer · scale).
 // Where there is a minimum or an offset, it makes the mean zero.
 struct RandomBlock {
   size_t d;  // byte of the f16
@@ -243,7 +243,8 @@ Status WriteTensor(const RandomModel::Tensor& tensor, uint64_t seed, GgufWriter*
   const uint32_t block_elements =
       FindTensorTraits(static_cast<uint32_t>(tensor.type))->block_elements;
   std::vector<std::byte> buffer;
-  buffer.reserve(kBufferBytes + kQ8Block * sizeof(float));
+  const uint32_t block_bytes = FindTensorTraits(static_cast<uint32_t>(tensor.type))->block_bytes;
+  buffer.reserve(kBufferBytes + block_bytes);
   for (uint64_t done = 0; done < elements; done += block_elements) {
     AppendBlock(tensor.type, &values, &buffer);
     if (buffer.size() < kBufferBytes && done + block_elements < elements) continue;
@@ -269,6 +270,11 @@ Status CheckOptions(const RandomModelOptions& options) {
   if (!WeightTypeOf(options.type)) {
     return InvalidArgument(fmt::format("weight type: expected one of {}, found {}", kMatrixTypes,
                                        TensorTypeName(options.type)));
+  }
+  if (options.larger_where_it_matters && options.type != GgufTensorType::kQ4_K) {
+    return InvalidArgument(
+        fmt::format("weight type: expected Q4_K where some matrices are to be larger, found {}",
+                    TensorTypeName(options.type)));
   }
   const ModelShape& shape = options.shape;
   // Every byte, a merge (files without one are refused) and the control token.

@@ -6,8 +6,8 @@
 // (256 bytes, then one merge per token, one control token at the end; pre-tokenizer falcon-h1).
 //
 // The weights behave like a trained model's at start: matrices keep the size of what goes through
-// them (variance about 1/k), norms are near 1, A is in [-16, -1] and the time steps' biases give Δ of
-// 1e-3 to 1e-1.
+// them (variance about 1/k), norms are near 1, A is in [-16, -1] and the time steps' biases give Δ
+// of 1e-3 to 1e-1.
 //
 // R1  The same options give the same bytes.
 // R2  Write streams: beside the vocabulary its memory is about a megabyte, whatever the model.

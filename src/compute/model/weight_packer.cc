@@ -16,8 +16,8 @@ namespace tessera {
 namespace {
 
 constexpr uint64_t kAlignmentBytes = 64;
-constexpr uint64_t kChunkBytes = kMiB;  // part of the digest: changing it changes every contract id
-constexpr uint32_t kGroupRows = 64;
+// Part of the digest, as kGroupColumns is: changing one changes every contract id.
+constexpr uint64_t kChunkBytes = kMiB;
 constexpr uint32_t kVectorFloats = 16;
 constexpr size_t kSmallTensorsPerRelease = 32;
 
@@ -87,14 +87,14 @@ void WeightPacker::AddConvolution(const GgufTensor& tensor, const float** target
   jobs_.push_back({Job::Kind::kConvolution, matrix, offset, nullptr, nullptr, target});
 }
 
-// Matrices are cut at multiples of 64 rows, so that two chunks never share a group of panels.
+// Matrices are cut at multiples of kGroupColumns rows, so that two chunks never share a group of panels.
 std::vector<WeightPacker::Chunk> WeightPacker::CutIntoChunks() const {
   std::vector<Chunk> chunks;
   for (uint32_t index = 0; index < jobs_.size(); ++index) {
     const Job& job = jobs_[index];
     if (job.kind != Job::Kind::kMatrix && job.kind != Job::Kind::kCopy) continue;
     const uint64_t row_bytes = job.matrix.tensor->row_bytes();
-    const uint64_t rows_per_chunk = RoundUp(DivideUp(kChunkBytes, row_bytes), kGroupRows);
+    const uint64_t rows_per_chunk = RoundUp(DivideUp(kChunkBytes, row_bytes), kGroupColumns);
     for (uint64_t first = 0; first < job.matrix.n; first += rows_per_chunk) {
       const uint64_t rows = std::min<uint64_t>(rows_per_chunk, job.matrix.n - first);
       chunks.push_back(

@@ -4,7 +4,9 @@
 // (which fixes where everything lies), then fills the arena in parallel, in chunks of about 1 MiB.
 //
 // K1  The digest depends on the tensors' bytes, types and shapes, in the order they were added, and
-//     on nothing else (not on threads).
+//     on where the bytes are cut into chunks: not on threads. So kChunkBytes and kGroupColumns
+//     (packed_matrix.h) are part of every contract id, and states kept under another cut are not
+//     found.
 // K2  The mapped file's pages in memory never exceed about kReleaseEveryBytes: they are released
 //     each time that much was packed, so the peak is the packed weights and little more.
 //
