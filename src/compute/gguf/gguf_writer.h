@@ -8,8 +8,9 @@
 //
 // W1  Offsets are the running sum of sizes padded to 32 bytes, in declaration order (what strict
 //     readers demand).
-// W2  The file appears at its path only at Finish: it is written beside it, without a name where the
-//     file system has such files, and renamed. A writer that is destroyed earlier leaves nothing.
+// W2  The file appears at its path only at Finish: it is written beside it, without a name where
+//     the file system has such files, and renamed. A writer that is destroyed earlier leaves
+//     nothing.
 //
 // Failure: kIo names the path and errno's text (disk full included); calls out of order are bugs.
 // Threads: one at a time.

@@ -11,9 +11,9 @@
 // The sums over N of 16 rows are finished together: 16 vectors reduce to one with 15 additions
 // instead of 64.
 //
-// Where the registers do not hold a row (V::kScanByChains), a quarter of its vectors at a time is
-// taken over the run: of an fp32 row those of one chain, so that the chain stays in a register; of a
-// bf16 row, whose lines hold vectors of two chains, two lines, so that the chains rest in memory.
+// Where the registers do not hold a row (V::kScanByChains), part of its vectors at a time is taken
+// over the run: of an fp32 row those of one chain, so that the chain stays in a register; of a bf16
+// row, whose lines hold vectors of two chains, two lines, so that the chains rest in memory.
 #pragma once
 
 #include <cstddef>
@@ -196,7 +196,7 @@ TESSERA_INLINE void ScanSection(ScanRun<kVectors>& run, uint32_t i,
     Unroll<4>([&](auto v) TESSERA_INLINE_LAMBDA { s[v] = V::Zero(); });
   }
   for (uint32_t t = 0; t < run.count; ++t) {
-    if (t > 0) Rows::Keep(s);  // the last token's is left to Store
+    if (t > 0) Rows::Keep(s);  // as the token before left it; after the last, Store rounds
     const typename V::F da = V::Set1(run.decay[t]);
     const typename V::F dx = V::Set1(run.dx[t][i]);
     Unroll<4>([&](auto v) TESSERA_INLINE_LAMBDA {
@@ -228,18 +228,10 @@ TESSERA_INLINE void ScanRowBySections(ScanRun<kVectors>& run, uint32_t i,
   }
 }
 
-// One state row over the run.
 template <class V, class Rows, int kVectors>
-TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i,
-                            const typename Rows::Element* source,
-                            typename Rows::Element* destination) {
-  if constexpr (V::kScanByChains && kVectors >= 4) {
-    if constexpr (Rows::kLineElements == 16) {
-      return ScanRowByChains<V>(run, i, source, destination);
-    } else {
-      return ScanRowBySections<V, Rows>(run, i, source, destination);
-    }
-  }
+TESSERA_INLINE void ScanRowInRegisters(ScanRun<kVectors>& run, uint32_t i,
+                                       const typename Rows::Element* source,
+                                       typename Rows::Element* destination) {
   typename V::F s[kVectors];
   if (source != nullptr) {
     Rows::Load(source, s);
@@ -247,7 +239,7 @@ TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i,
     Unroll<kVectors>([&](auto v) TESSERA_INLINE_LAMBDA { s[v] = V::Zero(); });
   }
   for (uint32_t t = 0; t < run.count; ++t) {
-    if (t > 0) Rows::Keep(s);  // the last token's is left to Store
+    if (t > 0) Rows::Keep(s);  // as the token before left it; after the last, Store rounds
     const typename V::F da = V::Set1(run.decay[t]);
     const typename V::F dx = V::Set1(run.dx[t][i]);
     typename V::F chain[4] = {V::Zero(), V::Zero(), V::Zero(), V::Zero()};
@@ -261,6 +253,20 @@ TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i,
     Rows::Stream(destination, s);
   } else {
     Rows::Store(destination, s);
+  }
+}
+
+// One state row over the run.
+template <class V, class Rows, int kVectors>
+TESSERA_INLINE void ScanRow(ScanRun<kVectors>& run, uint32_t i,
+                            const typename Rows::Element* source,
+                            typename Rows::Element* destination) {
+  if constexpr (!V::kScanByChains || kVectors < 4) {
+    ScanRowInRegisters<V, Rows>(run, i, source, destination);
+  } else if constexpr (Rows::kLineElements == 16) {
+    ScanRowByChains<V>(run, i, source, destination);
+  } else {
+    ScanRowBySections<V, Rows>(run, i, source, destination);
   }
 }
 

@@ -40,9 +40,21 @@
 //   LowNibbles HighNibbles     x & 15, x >> 4 of each byte
 //   TopBits<s>                 ((x >> s) & 3) << 4 of each byte, s = 0, 2, 4, 6
 //   OrBytes
-//   MulI (low 32 bits) LoadInt8Lanes LoadUint8Lanes (16 bytes widened)
+//   MulI (low 32 bits) Set1I LoadInt8Lanes LoadUint8Lanes (16 bytes widened)
 //
-// and the blocking the templates should use (registers allow 24 accumulators on AVX-512).
+// and the constants the templates block by; none shows in the bits:
+//   kGemmRows kGemmPairRows    rows of a block of f32 and f16 weights; of bf16
+//   kGemmPanels                panels beside each other, of a group of 4
+//   kGemmPanelsOneRow          the same for one row, where kGemmPanels is not the whole group
+//   kInt8Rows kInt8Panels      the same two of quantised weights
+//   kInt8PanelsFewRows         panels for one or two rows
+//   kUnrollDots                dot products of a block are unrolled; false: registers are too few
+//   kPairParts                 into how many operations DotBf16 falls
+//   kQueryBlock                (row, head) pairs whose scores are made together
+//   kScoreGroups               16-token tiles scored at once; twice as many with few pairs
+//   kValueVectors              vectors of the value sum at once
+//   kScanByChains              a state row does not fit the registers: one chain after another
+//   kStreams                   Stream differs from Store
 //
 // Templates never mention a width other than 16, and call no library function: an inline function
 // of the standard library instantiated here with AVX-512 flags could replace, at link time, the

@@ -30,8 +30,8 @@ struct Vec {
   using B = I;
   using M = I;  // all ones or zero
 
-  // 6 rows of accumulators are 12 of the 16 registers; bf16 needs one more for a mask, and GCC one to
-  // move about in.
+  // 6 rows of accumulators are 12 of the 16 registers; bf16 needs one more for a mask, and GCC one
+  // to move about in.
   static constexpr int kGemmRows = 6;
   static constexpr int kGemmPairRows = 5;
   static constexpr int kGemmPanels = 1;
@@ -83,7 +83,8 @@ struct Vec {
                                    _mm256_cvtepu16_epi32(_mm256_extracti128_si256(x, 1))}));
   }
   // vcvtneps2bf16 in the high half of each lane; what the low half holds is of no meaning. The
-  // product with 1, which the compiler must not see through, flushes denormals (K2) and quiets NaNs.
+  // product with 1, which the compiler must not see through, flushes denormals (K2) and quiets
+  // NaNs.
   static TESSERA_INLINE __m256i RoundedBits(__m256 x) {
     __m256 one = _mm256_set1_ps(1.0f);
     asm("" : "+x"(one));

@@ -56,8 +56,8 @@ struct ForwardLimits {
 class Forward {
  public:
   // kNoMemory when the activations cannot be had. The state's type decides bits as the weights do
-  // (Model::contract_id); the views of all steps are of it. What is passed by reference must outlive
-  // it.
+  // (Model::contract_id); the views of all steps are of it. What is passed by reference must
+  // outlive it.
   static Result<Forward> Create(const Model& model, StateType state_type,
                                 const KernelTable& kernels, ThreadPool& threads,
                                 const ForwardLimits& limits);

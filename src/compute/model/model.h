@@ -3,8 +3,8 @@
 // Model owns the weights of a GGUF file, packed once at load for the GEMM kernels; the file's own
 // pages are released afterwards, so that weights are in memory once.
 //
-// Small tensors (norms, conv, A, D, biases) are fp32. token_embd is kept in the file's form, one row
-// is dequantised at a time; a tied output head is packed from it and shares its bytes.
+// Small tensors (norms, conv, A, D, biases) are fp32. token_embd is kept in the file's form, one
+// row is dequantised at a time; a tied output head is packed from it and shares its bytes.
 //
 // M1  Every tensor was there with exactly the expected shape and a supported type, and no tensor of
 //     the file was left unused without being known as ignorable.
