@@ -289,8 +289,8 @@ TESSERA_KERNEL_TEST_SUITE(ScanTest);
 constexpr StateType kStateTypes[] = {StateType::kF32, StateType::kBF16};
 
 std::string Named(const ScanCase& c) {
-  return std::string(c.type == StateType::kF32 ? "fp32" : "bf16") + " state " +
-         std::to_string(c.state) + " rows " + std::to_string(c.rows);
+  return std::string(StateTypeName(c.type)) + " state " + std::to_string(c.state) + " rows " +
+         std::to_string(c.rows);
 }
 
 // One call for all tokens: kind 0 from a checkpoint, 1 in place, 2 from nothing. Where rows are not
