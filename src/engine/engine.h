@@ -146,7 +146,7 @@ class Engine {
   const Organisation& organisation() const;
   const EngineOptions& options() const;  // with defaults filled in
   const EngineMemory& memory() const;
-  double load_ms() const;  // reading and packing the weights
+  double load_ms() const;                  // reading and packing the weights
   std::string kernel_description() const;  // "avx512: vdpbf16ps verified on 65536 lanes"
 
   // kInvalidArgument: an id outside the vocabulary, an empty prompt, prompt + max_tokens over the
