@@ -18,6 +18,13 @@ TESSERA_INLINE size_t RowsBefore(uint32_t rows, uint32_t block, uint32_t blocks)
   return size_t{rows} * block / blocks;
 }
 
+// Steps of k in a tile, at most `most`, so that tiles are as even as possible: the passes over a tile
+// fetch as much of the next as they read, so behind a short one a long one came half from memory.
+TESSERA_INLINE uint32_t EvenTile(uint32_t steps, uint32_t most) {
+  const uint32_t tiles = steps <= most ? 1 : (steps + most - 1) / most;
+  return (steps + tiles - 1) / tiles;
+}
+
 // 16 columns of a row of the output from panel `panel` on. `columns` is how many the row has from
 // panel 0 on: no address is formed beyond them.
 template <class V>

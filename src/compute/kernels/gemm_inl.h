@@ -5,7 +5,7 @@
 // output and k ascending, whatever the blocking.
 //
 //   panels   NV at a time of a group of 4: the lanes run along outputs
-//   k        tiles of 32 KiB per panel, so that a group's tile (128 KiB) stays in L2 while all rows
+//   k        tiles of up to 32 KiB per panel, so that a group's tile (128 KiB) stays in L2 while all rows
 //            pass over it; between tiles the accumulators rest in the output as fp32, exactly
 //   rows     blocks as even as possible. AVX-512: of 1 to 6, with 4 panels; 24 accumulators, 4
 //            weights and an activation are 29 of the 32 registers, and 24 chains hide the 6-cycle
@@ -224,10 +224,11 @@ void GemmGroup(const GemmArgs& args, uint32_t panel) {
   const uint32_t columns = m.n - panel * 16;
   const uint32_t blocks = (args.rows + kMaxRows - 1) / kMaxRows;
   const std::byte* weights = m.Panel(panel);
+  const uint32_t tile_steps = EvenTile(whole_steps, kTileSteps);
   uint32_t step = 0;
   do {
     GemmTile tile;
-    tile.steps = whole_steps - step < kTileSteps ? whole_steps - step : kTileSteps;
+    tile.steps = whole_steps - step < tile_steps ? whole_steps - step : tile_steps;
     tile.half_step = Type::kStepK == 2 && m.k % 2 != 0 && step + tile.steps == whole_steps;
     tile.first = step == 0;
     GemmRows rows;

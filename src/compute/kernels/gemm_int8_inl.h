@@ -9,7 +9,7 @@
 // activations were rounded.
 //
 //   panels   NV (kInt8Panels; kInt8PanelsFewRows for one or two rows) at a time of a group of 4
-//   k        tiles of kInt8TileK inputs, at most 136 KiB a group, which stay in L2 while all rows
+//   k        tiles of up to kInt8TileK inputs, at most 136 KiB a group, which stay in L2 while all rows
 //            pass over them; between tiles the accumulators rest in the output as fp32, exactly
 //   rows     blocks of 1 to kInt8Rows, as even as possible. AVX-512: 6 rows × 2 panels, whose dots,
 //            accumulators, weights (packed and unpacked) and an activation are 12 + 12 + 4 + 1 of
@@ -458,19 +458,21 @@ template <class V, class Block, int MR, int NV>
 void Int8Group(const GemmArgs& args, uint32_t panel) {
   const PackedMatrix& m = *args.weights;
   constexpr PackedUnit kUnit = PackedUnitOf(Block::kType);
-  constexpr size_t kTileBytes = kInt8TileK / kUnit.k * kUnit.bytes * kGroupPanels;
-  constexpr uint32_t kTileBlocks = kInt8TileK / Block::kBlockK;
   const uint32_t blocks = (m.k + Block::kBlockK - 1) / Block::kBlockK;
+  const uint32_t units = (m.k + kUnit.k - 1) / kUnit.k;
+  const uint32_t tile_units = EvenTile(units, kInt8TileK / kUnit.k);
+  const uint32_t tile_blocks = tile_units * (kUnit.k / Block::kBlockK);
+  const size_t tile_bytes = size_t{tile_units} * kUnit.bytes * kGroupPanels;
   const uint32_t columns = m.n - panel * 16;
   const uint32_t row_blocks = (args.rows + MR - 1) / MR;
   const std::byte* weights = m.Panel(panel);
   const uintptr_t after = reinterpret_cast<uintptr_t>(weights) + m.group_stride_bytes;
-  for (uint32_t block = 0; block < blocks; block += kTileBlocks) {
-    const bool last = blocks - block <= kTileBlocks;
+  for (uint32_t block = 0; block < blocks; block += tile_blocks) {
+    const bool last = blocks - block <= tile_blocks;
     Int8Tile tile;
-    tile.blocks = last ? blocks - block : kTileBlocks;
+    tile.blocks = last ? blocks - block : tile_blocks;
     tile.first = block == 0;
-    tile.next = last ? after : reinterpret_cast<uintptr_t>(weights) + kTileBytes;
+    tile.next = last ? after : reinterpret_cast<uintptr_t>(weights) + tile_bytes;
     tile.passes = row_blocks * (kGroupPanels / NV);
     Int8Rows rows;
     rows.a = static_cast<const std::byte*>(args.input.data) + size_t{block} * Block::kBlockK;
@@ -486,7 +488,7 @@ void Int8Group(const GemmArgs& args, uint32_t panel) {
       rows.output = args.output + static_cast<size_t>(panel + v) * kPanelColumns;
       Int8TileRows<V, Block, MR, NV>(tile, rows, args.rows, v / NV * row_blocks);
     }
-    if (!last) weights += kTileBytes;
+    if (!last) weights += tile_bytes;
   }
 }
 
