@@ -24,6 +24,21 @@ if(TESSERA_SANITIZE)
   add_link_options(-fsanitize=${TESSERA_SANITIZE})
 endif()
 
+# For the few files that may use AVX-512; nothing in them runs unless the CPU has all of these. GCC
+# 12's own headers start many intrinsics from an "undefined" register that it then warns about (GCC
+# 105593).
+set(TESSERA_AVX512_OPTIONS -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mavx512vnni
+  -mprefer-vector-width=512)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND TESSERA_AVX512_OPTIONS -Wno-uninitialized -Wno-maybe-uninitialized)
+endif()
+# Code that is unrolled as far as the kernels costs GCC minutes and gigabytes when every access is
+# instrumented.
+set(TESSERA_UNROLLED_OPTIONS)
+if(TESSERA_SANITIZE)
+  set(TESSERA_UNROLLED_OPTIONS -fno-sanitize=all -O2 -g0)
+endif()
+
 function(tessera_target_options target)
   target_compile_options(${target} PRIVATE ${TESSERA_COMPILE_OPTIONS} ${TESSERA_WARNINGS})
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src)
