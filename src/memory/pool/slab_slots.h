@@ -62,6 +62,7 @@ class SlabSlots {
   uint32_t used_slots() const { return used_; }
   uint32_t total_slots() const { return slab_pages_ * slots_per_page_; }
   uint32_t reserved_slots() const { return reserved_; }
+  uint32_t used_in(PageId page) const { return count_[page.index()]; }
   uint32_t spare_pages() const { return spare_.pages(); }  // promised for slots no slab has
 
   // Free pages of the pool that a Reserve of so many more slots would take.
