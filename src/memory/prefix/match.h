@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a look-up found: how much of a prompt may be reused, what there was of each kind, and why
+// the rest must be computed again.
+//
+// Threads: values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace tessera {
+
+// Why tokens of a prompt are computed. In text: cold, diverged, evicted, no_checkpoint, below_grid,
+// salt, disabled.
+enum class ComputeReason : uint8_t {
+  kCold,          // nobody has sent them after this prefix
+  kDiverged,      // the prefix goes on in another way
+  kEvicted,       // they were there and were taken back
+  kNoCheckpoint,  // their attention state is there, no recurrent state (or kept row) at their end
+  kBelowGrid,     // the same, and the checkpoint grid allows none there
+  kSalt,          // the request is isolated: nothing under its salt yet
+  kDisabled,      // reuse is off, for all or for this request
+};
+inline constexpr int kComputeReasons = 7;
+std::string_view ComputeReasonName(ComputeReason reason);
+
+struct ComputedRange {  // tokens [begin, end)
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  ComputeReason reason = ComputeReason::kCold;
+};
+
+struct MatchReport {
+  uint32_t prompt_tokens = 0;
+  uint32_t reused = 0;       // J_adopt: the deepest boundary where every kind is there
+  uint32_t attention = 0;    // A_max: the deepest attention prefix
+  uint32_t recurrent = 0;    // R_max: the deepest checkpoint, whatever attention there is
+  uint32_t diverged_at = 0;  // up to here the prompt is a known prefix
+  bool from_row = false;     // reused = prompt_tokens: only the output head runs
+  std::array<ComputedRange, 2> computed;
+  uint32_t computed_count = 0;
+
+  uint32_t gap() const { return recurrent - reused; }  // Gap_R
+};
+
+}  // namespace tessera

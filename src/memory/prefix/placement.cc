@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/prefix/placement.h"
+
+#include <algorithm>
+
+namespace tessera {
+namespace {
+
+class Planner {
+ public:
+  Planner(const PlacementInput& input, std::vector<PlannedBoundary>* out)
+      : input_(input), out_(out) {}
+
+  // The last boundary of the grid at or before `position`.
+  void Add(uint32_t position, bool spare = false) {
+    position = position / input_.grid * input_.grid;
+    if (position <= input_.match.reused || position > input_.match.prompt_tokens) return;
+    out_->push_back({position, spare});
+  }
+  void AddNamed(std::span<const uint32_t> positions) {
+    for (uint32_t position : positions) {
+      if (position <= input_.match.prompt_tokens) Add(position);
+    }
+  }
+  // From after what is reused on: a long prompt that is mostly reused gets few.
+  void AddEvery(uint32_t tokens, uint32_t end, bool spare) {
+    uint64_t position = (uint64_t{input_.match.reused} / tokens + 1) * tokens;
+    for (; position <= end; position += tokens) Add(static_cast<uint32_t>(position), spare);
+  }
+
+ private:
+  const PlacementInput& input_;
+  std::vector<PlannedBoundary>* out_;
+};
+
+bool HasBranch(PlacementSpec::Kind kind) {
+  return kind == PlacementSpec::Kind::kDefault || kind == PlacementSpec::Kind::kTailBranch;
+}
+
+}  // namespace
+
+void PlanBoundaries(const PlacementInput& input, std::vector<PlannedBoundary>* boundaries) {
+  boundaries->clear();
+  const MatchReport& match = input.match;
+  if (match.prompt_tokens == 0) return;
+  Planner planner(input, boundaries);
+  const uint32_t end = input.keeps_rows ? match.prompt_tokens : match.prompt_tokens - 1;
+  const PlacementSpec& spec = input.spec;
+  if (spec.kind == PlacementSpec::Kind::kDense) {
+    planner.AddEvery(spec.dense_tokens, end, false);
+  } else {
+    planner.Add(end);
+    if (HasBranch(spec.kind) && match.diverged_at < end) planner.Add(match.diverged_at);
+  }
+  if (spec.kind == PlacementSpec::Kind::kDefault) {
+    planner.AddNamed(input.message_ends);
+    if (input.spare_tokens > 0) planner.AddEvery(input.spare_tokens, end, true);
+  }
+  planner.AddNamed(input.named);
+
+  auto before = [](const PlannedBoundary& a, const PlannedBoundary& b) {
+    return a.position != b.position ? a.position < b.position : a.spare < b.spare;
+  };
+  std::sort(boundaries->begin(), boundaries->end(), before);
+  auto same = [](const PlannedBoundary& a, const PlannedBoundary& b) {
+    return a.position == b.position;
+  };
+  boundaries->erase(std::unique(boundaries->begin(), boundaries->end(), same), boundaries->end());
+}
+
+bool IsTurnBoundary(const PlacementSpec& spec, uint32_t grid, uint32_t position) {
+  return spec.kind != PlacementSpec::Kind::kDense && position > 0 && position % grid == 0;
+}
+
+}  // namespace tessera

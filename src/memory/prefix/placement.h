@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a sequence stops to leave a checkpoint behind. Pure: everything it looks at is in its
+// argument.
+//
+//   tail          the end of the prompt: what an identical or longer prompt starts from. With a
+//                 kept row the whole prompt; without one at most all but its last token, which must
+//                 be computed for its logits
+//   branch        where the prompt leaves what is known: the second request to share a beginning
+//                 shows where it ends, the third finds a checkpoint there
+//   named         positions the client gave; message ends
+//   spare         every `spare_tokens` while a quarter of the state memory is free: a checkpoint
+//                 costs as much memory as so many tokens of KV, so that at most half of what is
+//                 kept is checkpoints. First to be evicted.
+//   dense         every N tokens and nothing else, for comparison
+//
+// Every boundary is a multiple of the grid, beyond what is reused and within the prompt. End of
+// turn (the last token with state) is a boundary of every policy but dense: it costs no copy.
+//
+// Threads: pure functions of their arguments.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "memory/prefix/match.h"
+#include "memory/prefix/policy.h"
+
+namespace tessera {
+
+struct PlannedBoundary {
+  uint32_t position = 0;
+  bool spare = false;
+
+  friend bool operator==(const PlannedBoundary&, const PlannedBoundary&) = default;
+};
+
+struct PlacementInput {
+  PlacementSpec spec;
+  uint32_t grid = 1;
+  MatchReport match;
+  bool keeps_rows = false;
+  std::span<const uint32_t> named;  // any order; those outside the prompt are ignored
+  std::span<const uint32_t> message_ends;
+  uint32_t spare_tokens = 0;  // 0: no spare ones
+};
+
+// Ascending, each once, replacing what `boundaries` holds.
+void PlanBoundaries(const PlacementInput& input, std::vector<PlannedBoundary>* boundaries);
+
+// Whether the end of a turn at `position` is a boundary.
+bool IsTurnBoundary(const PlacementSpec& spec, uint32_t grid, uint32_t position);
+
+}  // namespace tessera

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/prefix/prefix_finder.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tessera {
+
+Match PrefixFinder::Run() {
+  match_.report.prompt_tokens = static_cast<uint32_t>(query_.prompt.size());
+  node_ = tree_.FindNamespace(rules_.contract_id, query_.salt, &next_hash_);
+  if (node_.valid()) {
+    WalkGroups();
+    FindDivergence();
+  }
+  Explain();
+  return match_;
+}
+
+void PrefixFinder::WalkGroups() {
+  const size_t groups = query_.prompt.size() / kGroupTokens;
+  uint64_t hashes[kAhead];
+  for (size_t first = 0; first < groups; first += kAhead) {
+    const size_t count = std::min(kAhead, groups - first);
+    uint64_t hash = next_hash_;
+    for (size_t i = 0; i < count; ++i) {
+      hash = hashes[i] = PrefixTree::ChildHash(hash, Group(first + i));
+      tree_.Prefetch(hash);
+    }
+    for (size_t i = 0; i < count; ++i) tree_.PrefetchNode(hashes[i]);
+    for (size_t i = 0; i < count; ++i) {
+      TryTails();
+      const NodeId child = tree_.Find(node_, hashes[i], Group(first + i));
+      if (!child.valid()) {
+        next_hash_ = hashes[i];
+        return;
+      }
+      node_ = child;
+      next_hash_ = hashes[i];
+      attention_ = attention_ && HasAttention(tree_.at(child));
+      Visit(child, attention_);
+    }
+  }
+  TryTails();
+  const size_t left = query_.prompt.size() - groups * kGroupTokens;
+  if (left > 0) next_hash_ = PrefixTree::ChildHash(next_hash_, query_.prompt.last(left));
+}
+
+bool PrefixFinder::HasAttention(const PrefixTree::Node& node) const {
+  return !rules_.attention ||
+         (node.block != PrefixTree::kNone && !node.has(PrefixTree::kBlockWithdrawn));
+}
+
+void PrefixFinder::TryTails() {
+  const PrefixTree::Node& node = tree_.at(node_);
+  const std::span<const TokenId> rest = query_.prompt.subspan(node.position);
+  for (uint32_t mask = node.tail_mask; mask != 0; mask &= mask - 1) {
+    const size_t length = static_cast<size_t>(std::countr_zero(mask));
+    if (length > rest.size()) return;
+    const std::span<const TokenId> tokens = rest.first(length);
+    const NodeId tail = tree_.Find(node_, PrefixTree::ChildHash(node.path_hash, tokens), tokens);
+    if (tail.valid()) Visit(tail, attention_ && HasAttention(tree_.at(tail)));
+  }
+}
+
+void PrefixFinder::Visit(NodeId id, bool attention) {
+  const PrefixTree::Node& node = tree_.at(id);
+  MatchReport& report = match_.report;
+  known_node_ = std::max(known_node_, node.position);
+  if (attention && rules_.attention) report.attention = std::max(report.attention, node.position);
+  bool recurrent = true;
+  if (rules_.recurrent) {
+    recurrent = node.checkpoint != PrefixTree::kNone && !node.has(PrefixTree::kCheckpointWithdrawn);
+    if (recurrent) report.recurrent = std::max(report.recurrent, node.position);
+    if (node.has(PrefixTree::kCheckpointLost)) lost_ = std::max(lost_, node.position);
+  }
+  if (!attention || !recurrent || node.position <= report.reused) return;
+  const bool whole = node.position == report.prompt_tokens;
+  // The logits of the last token come from computing it or from its kept row.
+  if (whole &&
+      (!query_.from_row || node.row == PrefixTree::kNone || node.has(PrefixTree::kRowWithdrawn))) {
+    return;
+  }
+  report.reused = node.position;
+  report.from_row = whole;
+  match_.boundary = id;
+}
+
+void PrefixFinder::FindDivergence() {
+  MatchReport& report = match_.report;
+  const uint32_t position = tree_.at(node_).position;
+  const uint32_t shared = tree_.SharedWithChildren(node_, query_.prompt.subspan(position));
+  report.diverged_at = std::max(known_node_, position + shared);
+  if (!rules_.recurrent) report.recurrent = report.attention;
+  if (!rules_.attention) report.attention = report.diverged_at;
+}
+
+void PrefixFinder::AddComputed(uint32_t begin, uint32_t end, ComputeReason reason) {
+  if (begin >= end) return;
+  match_.report.computed[match_.report.computed_count++] = {begin, end, reason};
+}
+
+void PrefixFinder::Explain() {
+  const MatchReport& report = match_.report;
+  const uint32_t known = std::max(report.reused, report.diverged_at);
+  AddComputed(report.reused, known, KnownReason());
+  AddComputed(known, report.prompt_tokens, UnknownReason());
+}
+
+// Why what is known beyond the boundary cannot be used.
+ComputeReason PrefixFinder::KnownReason() const {
+  const MatchReport& report = match_.report;
+  const uint32_t known = report.diverged_at;
+  const bool whole_groups_missing =
+      rules_.attention && report.attention / kGroupTokens < known_node_ / kGroupTokens;
+  if (report.recurrent > report.reused || lost_ > report.reused || whole_groups_missing) {
+    // A whole prompt without its row has everything but that.
+    if (report.recurrent < report.prompt_tokens) return ComputeReason::kEvicted;
+  }
+  const uint32_t usable = std::min(known, report.prompt_tokens - 1);
+  const uint32_t grid = rules_.recurrent ? rules_.grid : kGroupTokens;
+  if (grid > 1 && usable / grid * grid <= report.reused) return ComputeReason::kBelowGrid;
+  return ComputeReason::kNoCheckpoint;
+}
+
+// Why the rest is not known at all.
+ComputeReason PrefixFinder::UnknownReason() const {
+  const bool nothing = match_.report.diverged_at == 0;
+  const uint32_t ghost = rules_.ghosts[next_hash_ & (rules_.ghosts.size() - 1)];
+  if (ghost != 0 && ghost == static_cast<uint32_t>(next_hash_ >> 32))
+    return ComputeReason::kEvicted;
+  if (nothing) return query_.salt.empty() ? ComputeReason::kCold : ComputeReason::kSalt;
+  return tree_.at(node_).child_count > 0 ? ComputeReason::kDiverged : ComputeReason::kCold;
+}
+
+}  // namespace tessera
