@@ -103,29 +103,6 @@ TEST(Organisation, AnImageOf2500KiBInPagesOf512TakesFive) {
   EXPECT_EQ(Describe("s2", shape).slot_bytes, 0u);  // no conv state, so no slot
 }
 
-// Waste over the image of S2 and S3 with bf16 and fp32 state, as tabled in percent.
-TEST(Organisation, WasteOfPublishedModelsIsTheTabledOne) {
-  struct Row {
-    StateShape (*shape)(StateType);
-    double s2_bf16, s2_fp32, s3_bf16, s3_fp32;
-  };
-  auto percent = [](const char* spec, const StateShape& shape) {
-    const Organisation t = Describe(spec, shape);
-    return 100.0 * static_cast<double>(t.state_pages * t.state_unit_bytes + t.slot_bytes) /
-               static_cast<double>(shape.image_bytes()) -
-           100;
-  };
-  for (const Row& row :
-       {Row{testing::FalconH1_05B, 34, .7, 1.4, .7}, Row{testing::FalconH1_7B, .7, .4, .7, .4},
-        Row{testing::Qwen3Next80B, 3.5, 1.8, .5, .3},
-        Row{testing::Zamba2_27B, 161, 34, 3.4, 1.7}}) {
-    EXPECT_NEAR(percent("s3", row.shape(StateType::kBF16)), row.s3_bf16, .06);
-    EXPECT_NEAR(percent("s3", row.shape(StateType::kF32)), row.s3_fp32, .06);
-    EXPECT_NEAR(percent("s2", row.shape(StateType::kBF16)), row.s2_bf16, .6);
-    EXPECT_NEAR(percent("s2", row.shape(StateType::kF32)), row.s2_fp32, .6);
-  }
-}
-
 // --- Shapes off the study's path ------------------------------------------------------------
 
 TEST(Organisation, WithoutAttentionPagesAre512KiB16KiBOrTheImage) {
