@@ -92,11 +92,7 @@ SlotId Ledger::TakeSlot(LedgerLock& lock, SlotReservation* from) {
 
 void Ledger::Ref(LedgerLock& lock, int pool_index, PageId page) {
   TESSERA_DCHECK(lock.Guards(*this));
-  Record& record = this->record(pool_index, page);
-  if (record.refs++ == 0) {
-    TESSERA_CHECK(record.owner.valid());  // a page without either is free
-    AddHold(record.owner);
-  }
+  AddRef(&record(pool_index, page));
 }
 
 void Ledger::Unref(LedgerLock& lock, int pool_index, PageId page) {
@@ -113,11 +109,7 @@ void Ledger::Unref(LedgerLock& lock, int pool_index, PageId page) {
 
 void Ledger::RefSlot(LedgerLock& lock, SlotId slot) {
   TESSERA_DCHECK(lock.Guards(*this));
-  Record& record = slot_records_[slot.index()];
-  if (record.refs++ == 0) {
-    TESSERA_CHECK(record.owner.valid());
-    AddHold(record.owner);
-  }
+  AddRef(&slot_records_[slot.index()]);
 }
 
 void Ledger::UnrefSlot(LedgerLock& lock, SlotId slot) {
@@ -223,6 +215,17 @@ void Ledger::Release(LedgerLock& lock, Retention retention) {
   const EntryId entry = std::exchange(retention.entry_, EntryId());
   TESSERA_CHECK(at(entry).retentions > 0);
   --at(entry).retentions;
+}
+
+void Ledger::AddRef(Record* record) {
+  if (!record->owner.valid()) {
+    TESSERA_CHECK(record->refs > 0);  // without either it is free
+  } else if (record->refs == 0) {
+    AddHold(record->owner);
+  } else {
+    TESSERA_CHECK(at(record->owner).state == ReclaimState::kLive);  // G4
+  }
+  ++record->refs;
 }
 
 void Ledger::AddHold(EntryId entry) {

@@ -252,6 +252,7 @@ class Ledger {
 
   Pool& slab_records() { return *pools_[static_cast<size_t>(slab_pool_)]; }
   void BuildTable(EntryType type);
+  void AddRef(Record* record);
   void AddHold(EntryId entry);
   void DropHold(LedgerLock& lock, EntryId entry);
   // Moves an entry's pages between held and cached.
