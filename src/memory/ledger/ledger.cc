@@ -133,7 +133,7 @@ EntryId Ledger::Publish(LedgerLock& lock, EntryType type, std::span<const PageId
   const EntryId entry(type, table.free.back());
   table.free.pop_back();
   ++table.count;
-  at(entry) = {.state = ReclaimState::kLive};
+  at(entry).state = ReclaimState::kLive;
   std::copy(pages.begin(), pages.end(),
             table.pages.begin() + ptrdiff_t{entry.index()} * table.stride);
   if (slot.valid()) checkpoint_slots_[entry.index()] = slot;
@@ -179,10 +179,11 @@ Use Ledger::BeginUse(LedgerLock& lock, EntryId entry) {
   TESSERA_DCHECK(lock.Guards(*this));
   AddHold(entry);
   ++at(entry).uses;
-  return Use(entry);
+  return Use(entry, at(entry).generation);
 }
 
 void Ledger::EndUse(LedgerLock& lock, Use use) {
+  TESSERA_DCHECK(lock.Guards(*this));
   const EntryId entry = std::exchange(use.entry_, EntryId());
   TESSERA_CHECK(at(entry).uses > 0);
   --at(entry).uses;
@@ -193,10 +194,11 @@ Pin Ledger::BeginPin(LedgerLock& lock, EntryId entry) {
   TESSERA_DCHECK(lock.Guards(*this));
   AddHold(entry);
   ++at(entry).pins;
-  return Pin(entry);
+  return Pin(entry, at(entry).generation);
 }
 
 void Ledger::EndPin(LedgerLock& lock, Pin pin) {
+  TESSERA_DCHECK(lock.Guards(*this));
   const EntryId entry = std::exchange(pin.entry_, EntryId());
   TESSERA_CHECK(at(entry).pins > 0);
   --at(entry).pins;
@@ -207,12 +209,13 @@ Retention Ledger::Retain(LedgerLock& lock, EntryId entry) {
   TESSERA_DCHECK(lock.Guards(*this));
   TESSERA_CHECK(at(entry).state == ReclaimState::kLive);
   ++at(entry).retentions;
-  return Retention(entry);
+  return Retention(entry, at(entry).generation);
 }
 
 void Ledger::Release(LedgerLock& lock, Retention retention) {
   TESSERA_DCHECK(lock.Guards(*this));
   const EntryId entry = std::exchange(retention.entry_, EntryId());
+  if (at(entry).generation != retention.generation_) return;
   TESSERA_CHECK(at(entry).retentions > 0);
   --at(entry).retentions;
 }

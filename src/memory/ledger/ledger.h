@@ -23,7 +23,7 @@
 // Four holds, four words: a ref says that a sequence shares a page, a use that somebody is reading
 // an entry, a pin that it must not be lost, a retention that a policy would like to keep it. Refs,
 // uses and pins keep an entry from being drained, a pin keeps it from being frozen at all; a
-// retention protects nothing here: the policy asks for it.
+// retention protects nothing here: the policy asks for it. Only a retention may outlive its entry.
 //
 // G1  Per pool, after every call: free + reserved + held + cached + draining = total. Cached are
 //     the pages of entries nobody holds; held those of sequences and of entries somebody does;
@@ -46,6 +46,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -88,11 +89,12 @@ template <typename Kind>
 class EntryHold {
  public:
   EntryHold() = default;
-  EntryHold(EntryHold&& other) noexcept : entry_(other.entry_) { other.entry_ = EntryId(); }
+  EntryHold(EntryHold&& other) noexcept
+      : entry_(std::exchange(other.entry_, EntryId())), generation_(other.generation_) {}
   EntryHold& operator=(EntryHold&& other) noexcept {
     TESSERA_CHECK(!entry_.valid());
-    entry_ = other.entry_;
-    other.entry_ = EntryId();
+    entry_ = std::exchange(other.entry_, EntryId());
+    generation_ = other.generation_;
     return *this;
   }
   ~EntryHold() { TESSERA_CHECK(!entry_.valid()); }  // it needs the lock to end: Release it
@@ -102,8 +104,9 @@ class EntryHold {
 
  private:
   friend class Ledger;
-  explicit EntryHold(EntryId entry) : entry_(entry) {}
+  EntryHold(EntryId entry, uint32_t generation) : entry_(entry), generation_(generation) {}
   EntryId entry_;
+  uint32_t generation_ = 0;
 };
 using Use = EntryHold<struct UseTag>;
 using Pin = EntryHold<struct PinTag>;
@@ -175,6 +178,7 @@ class Ledger {
   Pin BeginPin(LedgerLock& lock, EntryId entry);
   void EndPin(LedgerLock& lock, Pin pin);
   Retention Retain(LedgerLock& lock, EntryId entry);
+  // Nothing when the entry was reclaimed in between, whoever has its index now.
   void Release(LedgerLock& lock, Retention retention);
   bool idle(EntryId entry) const { return at(entry).holds == 0; }
   bool pinned(EntryId entry) const { return at(entry).pins > 0; }
@@ -225,6 +229,7 @@ class Ledger {
     uint32_t uses = 0;
     uint32_t pins = 0;
     uint32_t retentions = 0;
+    uint32_t generation = 0;  // entries that had this index before
   };
   struct Table {  // entries of one type
     std::vector<Entry> entries;

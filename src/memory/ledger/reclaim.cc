@@ -77,7 +77,7 @@ void Ledger::FreeMembers(EntryId entry) {
 
 void Ledger::Forget(EntryId entry) {
   Table& table = this->table(entry.type());
-  at(entry) = Entry();
+  at(entry) = {.generation = at(entry).generation + 1};
   table.free.push_back(entry.index());
   --table.count;
   // The transaction that began last usually ends first.
