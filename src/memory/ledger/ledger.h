@@ -193,8 +193,9 @@ class Ledger {
   // Every arrow that can be done now. True when the entry is gone.
   bool Reclaim(LedgerLock& lock, EntryId entry);
   // Reclaims every entry with a member in the page, so that it is free: for a slab all that have a
-  // slot in it. Nothing happens, and -1 is returned, when one of them is held or the page is no
-  // entry's; otherwise the number of entries invalidated.
+  // slot in it. Nothing happens, and -1 is returned, when one of them is held or is already being
+  // reclaimed (whoever began that has the id), or the page is no entry's; otherwise the number of
+  // entries invalidated.
   int ReclaimPage(LedgerLock& lock, int pool, PageId page);
   // Goes on with every transaction that stopped.
   void Resume(LedgerLock& lock);
@@ -272,6 +273,7 @@ class Ledger {
   void FreeMembers(EntryId entry);
   void Forget(EntryId entry);
   bool SlabIsIdle(PageId slab) const;
+  int ReclaimSlab(LedgerLock& lock, PageId slab);
   Status ValidatePool(int pool, int level) const;
   Status ValidateSlabs() const;
   Status ValidateEntries() const;

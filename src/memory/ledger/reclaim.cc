@@ -110,12 +110,20 @@ int Ledger::ReclaimPage(LedgerLock& lock, int pool_index, PageId page) {
     return 1;
   }
   if (slabs_ == nullptr || pool_index != slab_pool_ || !SlabIsIdle(page)) return -1;
-  int invalidated = 0;
+  return ReclaimSlab(lock, page);
+}
+
+int Ledger::ReclaimSlab(LedgerLock& lock, PageId slab) {
   const uint32_t slots = slabs_->slots_per_page();
-  for (uint32_t i = 0; i < slots && slabs_->used_in(page) > 0; ++i) {
-    const EntryId entry = slot_records_[page.index() * slots + i].owner;
-    if (!entry.valid()) continue;
-    TESSERA_CHECK(Reclaim(lock, entry));  // idle, so nothing stops it
+  const std::span<const Record> records =
+      std::span(slot_records_).subspan(size_t{slab.index()} * slots, slots);
+  for (const Record& record : records) {  // before any of them goes
+    if (record.owner.valid() && at(record.owner).state != ReclaimState::kLive) return -1;
+  }
+  int invalidated = 0;
+  for (const Record& record : records) {
+    if (!record.owner.valid()) continue;
+    TESSERA_CHECK(Reclaim(lock, record.owner));  // idle, so nothing stops it
     ++invalidated;
   }
   return invalidated;
