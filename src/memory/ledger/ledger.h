@@ -275,8 +275,10 @@ class Ledger {
   bool SlabIsIdle(PageId slab) const;
   int ReclaimSlab(LedgerLock& lock, PageId slab);
   Status ValidatePool(int pool, int level) const;
+  Status ValidatePages(int pool) const;
   Status ValidateSlabs() const;
   Status ValidateEntries() const;
+  Status ValidateEntry(EntryId entry) const;
 
   Mutex mutex_;
   StateKinds kinds_;

@@ -28,23 +28,31 @@ Status Ledger::ValidatePool(int index, int level) const {
     return Wrong(fmt::format("pool {} has {} pages cached and {} draining of {} that are not free",
                              index, pool.cached, pool.draining, taken));
   }
-  if (level < 2) return Status::Ok();
-  uint32_t cached = 0;
+  return level >= 2 ? ValidatePages(index) : Status::Ok();
+}
+
+Status Ledger::ValidatePages(int index) const {
+  const Pool& pool = *pools_[static_cast<size_t>(index)];
+  uint32_t cached = 0, draining = 0;
   for (uint32_t i = 0; i < pool.records.size(); ++i) {
     const Record& record = pool.records[i];
-    if (record.refs == 0 && !record.owner.valid()) continue;
-    if (!pool.pages.IsHeld(PageId(i))) {
+    const bool known = record.refs > 0 || record.owner.valid();
+    const bool held = pool.pages.IsHeld(PageId(i));
+    if (known && !held) {
       return Wrong(fmt::format("page {} of pool {} is free and has {} refs or an owner", i, index,
                                record.refs));
     }
+    if (index == slab_pool_ && slabs_->used_in(PageId(i)) > 0) {
+      if (known) return Wrong(fmt::format("slab {} has {} refs or an owner", i, record.refs));
+      cached += SlabIsIdle(PageId(i)) ? 1 : 0;
+      continue;
+    }
     if (record.owner.valid() && at(record.owner).holds == 0) ++cached;
+    if (held && !known) ++draining;  // nobody's, so a step's end must be what it waits for
   }
-  if (index == slab_pool_) {
-    for (uint32_t i = 0; i < pool.records.size(); ++i) cached += SlabIsIdle(PageId(i)) ? 1 : 0;
-  }
-  if (cached == pool.cached) return Status::Ok();
-  return Wrong(
-      fmt::format("pool {} counts {} cached pages and has {}", index, pool.cached, cached));
+  if (cached == pool.cached && draining == pool.draining) return Status::Ok();
+  return Wrong(fmt::format("pool {} counts {} cached pages and {} draining, and has {} and {}",
+                           index, pool.cached, pool.draining, cached, draining));
 }
 
 Status Ledger::ValidateSlabs() const {
@@ -69,45 +77,22 @@ Status Ledger::ValidateSlabs() const {
 
 // Every entry's members name it as their owner, and no owner is named without being one (G2).
 Status Ledger::ValidateEntries() const {
-  uint64_t owned = 0;
+  uint64_t owned = 0, reclaiming = 0;
   for (int type = 0; type < kEntryTypes; ++type) {
     const Table& table = tables_[type];
     uint32_t count = 0;
     for (uint32_t i = 0; i < table.entries.size(); ++i) {
-      const EntryId entry(static_cast<EntryType>(type), i);
-      const Entry& record = table.entries[i];
-      if (record.state == ReclaimState::kGone) continue;
+      const ReclaimState state = table.entries[i].state;
+      if (state == ReclaimState::kGone) continue;
       ++count;
-      if (record.state == ReclaimState::kBare) continue;
-      uint32_t holds = record.uses + record.pins;
-      const std::span<const PageId> members = pages(entry);
-      for (size_t m = 0; m < members.size(); ++m) {
-        const Record& member = this->record(kinds_.page_pools(entry.type())[m], members[m]);
-        if (member.owner != entry) {
-          return Wrong(fmt::format("a member of entry {}/{} has another owner", type, i));
-        }
-        holds += member.refs > 0 ? 1 : 0;
-        ++owned;
-      }
-      if (slot(entry).valid()) {
-        const Record& member = slot_records_[slot(entry).index()];
-        if (member.owner != entry) {
-          return Wrong(fmt::format("the slot of entry {}/{} has another owner", type, i));
-        }
-        holds += member.refs > 0 ? 1 : 0;
-        ++owned;
-      }
-      if (holds != record.holds) {
-        return Wrong(
-            fmt::format("entry {}/{} counts {} holds and has {}", type, i, record.holds, holds));
-      }
-      if (record.pins > 0 && record.state != ReclaimState::kLive) {
-        return Wrong(fmt::format("entry {}/{} is pinned and being reclaimed", type, i));
-      }
+      reclaiming += state == ReclaimState::kLive ? 0 : 1;
+      if (state == ReclaimState::kBare) continue;
+      TESSERA_RETURN_IF_ERROR(ValidateEntry(EntryId(static_cast<EntryType>(type), i)));
+      owned += table.stride + (kinds_.has_slot(static_cast<EntryType>(type)) ? 1 : 0);
     }
-    if (count != table.count) {
-      return Wrong(
-          fmt::format("{} entries of type {} are counted, {} there", table.count, type, count));
+    if (count != table.count || table.free.size() + count != table.entries.size()) {
+      return Wrong(fmt::format("{} entries of type {} are counted and {} free of {}, {} there",
+                               table.count, type, table.free.size(), table.entries.size(), count));
     }
   }
   uint64_t named = 0;
@@ -115,8 +100,42 @@ Status Ledger::ValidateEntries() const {
     for (const Record& record : pool->records) named += record.owner.valid() ? 1 : 0;
   }
   for (const Record& record : slot_records_) named += record.owner.valid() ? 1 : 0;
-  if (named == owned) return Status::Ok();
-  return Wrong(fmt::format("{} members have an owner, entries have {} members", named, owned));
+  if (named != owned) {
+    return Wrong(fmt::format("{} members have an owner, entries have {} members", named, owned));
+  }
+  if (reclaiming == unfinished_.size()) return Status::Ok();
+  return Wrong(fmt::format("{} entries are being reclaimed, {} are listed as unfinished",
+                           reclaiming, unfinished_.size()));
+}
+
+Status Ledger::ValidateEntry(EntryId entry) const {
+  const Entry& record = at(entry);
+  const int type = static_cast<int>(entry.type());
+  uint32_t holds = record.uses + record.pins;
+  const std::span<const PageId> members = pages(entry);
+  for (size_t m = 0; m < members.size(); ++m) {
+    const Record& member = this->record(kinds_.page_pools(entry.type())[m], members[m]);
+    if (member.owner != entry) {
+      return Wrong(
+          fmt::format("member {} of entry {}/{} has another owner", m, type, entry.index()));
+    }
+    holds += member.refs > 0 ? 1 : 0;
+  }
+  if (slot(entry).valid()) {
+    const Record& member = slot_records_[slot(entry).index()];
+    if (member.owner != entry) {
+      return Wrong(fmt::format("the slot of entry {}/{} has another owner", type, entry.index()));
+    }
+    holds += member.refs > 0 ? 1 : 0;
+  }
+  if (holds != record.holds) {
+    return Wrong(fmt::format("entry {}/{} counts {} holds and has {}", type, entry.index(),
+                             record.holds, holds));
+  }
+  if (record.pins > 0 && record.state != ReclaimState::kLive) {
+    return Wrong(fmt::format("entry {}/{} is pinned and being reclaimed", type, entry.index()));
+  }
+  return Status::Ok();
 }
 
 }  // namespace tessera
