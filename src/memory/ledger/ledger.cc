@@ -34,6 +34,7 @@ Ledger::~Ledger() { TESSERA_CHECK(open_steps_ == 0); }
 // its entry.
 void Ledger::BuildTable(EntryType type) {
   if (!kinds_.has(type)) return;
+  for (int pool : kinds_.page_pools(type)) TESSERA_CHECK(pool >= 0 && pool < pool_count());
   uint64_t most = std::numeric_limits<uint64_t>::max();
   for (int i = 0; i < pool_count(); ++i) {
     const uint32_t pages = kinds_.pages_in(type, i);
@@ -86,7 +87,7 @@ SlotId Ledger::TakeSlot(LedgerLock& lock, SlotReservation* from) {
   // Before the Take its slab may have been all idle: it no longer is.
   const PageId slab = slabs_->PageOf(slot);
   if (slab_busy_[slab.index()]++ == 0 && slabs_->used_in(slab) > 1) --slab_records().cached;
-  slot_records_[slot.index()].refs = 1;
+  record(slot).refs = 1;
   return slot;
 }
 
@@ -109,12 +110,12 @@ void Ledger::Unref(LedgerLock& lock, int pool_index, PageId page) {
 
 void Ledger::RefSlot(LedgerLock& lock, SlotId slot) {
   TESSERA_DCHECK(lock.Guards(*this));
-  AddRef(&slot_records_[slot.index()]);
+  AddRef(&record(slot));
 }
 
 void Ledger::UnrefSlot(LedgerLock& lock, SlotId slot) {
   TESSERA_DCHECK(lock.Guards(*this));
-  Record& record = slot_records_[slot.index()];
+  Record& record = this->record(slot);
   TESSERA_CHECK(record.refs > 0);
   if (--record.refs > 0) return;
   if (record.owner.valid()) {
@@ -143,7 +144,7 @@ EntryId Ledger::Publish(LedgerLock& lock, EntryType type, std::span<const PageId
     record.owner = entry;
   }
   if (slot.valid()) {
-    Record& record = slot_records_[slot.index()];
+    Record& record = this->record(slot);
     TESSERA_CHECK(record.refs > 0 && !record.owner.valid());
     record.owner = entry;
   }
@@ -152,11 +153,13 @@ EntryId Ledger::Publish(LedgerLock& lock, EntryType type, std::span<const PageId
 }
 
 std::span<const PageId> Ledger::pages(EntryId entry) const {
+  TESSERA_CHECK(at(entry).state != ReclaimState::kGone);
   const Table& table = this->table(entry.type());
   return std::span(table.pages).subspan(size_t{entry.index()} * table.stride, table.stride);
 }
 
 SlotId Ledger::slot(EntryId entry) const {
+  TESSERA_CHECK(at(entry).state != ReclaimState::kGone);
   return kinds_.has_slot(entry.type()) ? checkpoint_slots_[entry.index()] : SlotId();
 }
 
@@ -283,7 +286,7 @@ void Ledger::ReturnPage(int pool_index, PageId page) {
 }
 
 void Ledger::ReturnSlot(SlotId slot) {
-  const Record& record = slot_records_[slot.index()];
+  const Record& record = this->record(slot);
   TESSERA_CHECK(record.refs == 0 && !record.owner.valid());
   if (freed_ != nullptr) freed_->SlotFreed(slot);
   const PageId slab = slabs_->PageOf(slot);

@@ -162,7 +162,7 @@ class Ledger {
   void UnrefSlot(LedgerLock& lock, SlotId slot);
   uint32_t refs(int pool, PageId page) const { return record(pool, page).refs; }
   EntryId owner(int pool, PageId page) const { return record(pool, page).owner; }
-  EntryId slot_owner(SlotId slot) const { return slot_records_[slot.index()].owner; }
+  EntryId slot_owner(SlotId slot) const { return record(slot).owner; }
 
   // Makes members an entry: `pages` in the registry's order (and `slot` when it has one), each held
   // by the caller, whose refs stay. There is always room: an entry has members of its own.
@@ -245,16 +245,30 @@ class Ledger {
     uint32_t index = 0;
   };
 
+  // An id that names nothing (the invalid one too) stops here, in every build.
   const Record& record(int pool, PageId page) const {
-    return pools_[static_cast<size_t>(pool)]->records[page.index()];
+    TESSERA_CHECK(static_cast<size_t>(pool) < pools_.size());
+    const std::vector<Record>& records = pools_[static_cast<size_t>(pool)]->records;
+    TESSERA_CHECK(page.valid() && page.index() < records.size());
+    return records[page.index()];
   }
   Record& record(int pool, PageId page) {
-    return pools_[static_cast<size_t>(pool)]->records[page.index()];
+    return const_cast<Record&>(std::as_const(*this).record(pool, page));
   }
+  const Record& record(SlotId slot) const {
+    TESSERA_CHECK(slot.valid() && slot.index() < slot_records_.size());
+    return slot_records_[slot.index()];
+  }
+  Record& record(SlotId slot) { return const_cast<Record&>(std::as_const(*this).record(slot)); }
   Table& table(EntryType type) { return tables_[static_cast<size_t>(type)]; }
   const Table& table(EntryType type) const { return tables_[static_cast<size_t>(type)]; }
-  Entry& at(EntryId entry) { return table(entry.type()).entries[entry.index()]; }
-  const Entry& at(EntryId entry) const { return table(entry.type()).entries[entry.index()]; }
+  const Entry& at(EntryId entry) const {
+    TESSERA_CHECK(entry.valid());
+    const std::vector<Entry>& entries = table(entry.type()).entries;
+    TESSERA_CHECK(entry.index() < entries.size());
+    return entries[entry.index()];
+  }
+  Entry& at(EntryId entry) { return const_cast<Entry&>(std::as_const(*this).at(entry)); }
 
   Pool& slab_records() { return *pools_[static_cast<size_t>(slab_pool_)]; }
   void BuildTable(EntryType type);

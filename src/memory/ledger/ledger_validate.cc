@@ -61,7 +61,7 @@ Status Ledger::ValidateSlabs() const {
     uint32_t busy = 0;
     for (uint32_t i = 0; i < slots; ++i) {
       const SlotId slot(page * slots + i);
-      const Record& record = slot_records_[slot.index()];
+      const Record& record = this->record(slot);
       if (!slabs_->IsUsed(slot)) {
         if (record.refs == 0 && !record.owner.valid()) continue;
         return Wrong(fmt::format("slot {} is free and has refs or an owner", slot.index()));
@@ -122,7 +122,7 @@ Status Ledger::ValidateEntry(EntryId entry) const {
     holds += member.refs > 0 ? 1 : 0;
   }
   if (slot(entry).valid()) {
-    const Record& member = slot_records_[slot(entry).index()];
+    const Record& member = this->record(slot(entry));
     if (member.owner != entry) {
       return Wrong(fmt::format("the slot of entry {}/{} has another owner", type, entry.index()));
     }

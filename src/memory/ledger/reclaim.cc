@@ -62,7 +62,7 @@ void Ledger::Clear(EntryId entry) {
     record(pools[i], members[i]).owner = EntryId();
     ++pools_[static_cast<size_t>(pools[i])]->draining;
   }
-  if (slot(entry).valid()) slot_records_[slot(entry).index()].owner = EntryId();
+  if (slot(entry).valid()) record(slot(entry)).owner = EntryId();
 }
 
 void Ledger::FreeMembers(EntryId entry) {
