@@ -108,6 +108,39 @@ void Ledger::Unref(LedgerLock& lock, int pool_index, PageId page) {
   }
 }
 
+void Ledger::FreeInto(LedgerLock& lock, int pool_index, PageId page, Reservation* to) {
+  TESSERA_DCHECK(lock.Guards(*this));
+  Record& record = this->record(pool_index, page);
+  TESSERA_CHECK(open_steps_ == 0 && record.refs == 1 && !record.owner.valid());
+  record.refs = 0;
+  if (freed_ != nullptr) freed_->PageFreed(pool_index, page);
+  pool(pool_index).FreeInto(to, page);
+}
+
+void Ledger::FreeSlotInto(LedgerLock& lock, SlotId slot, SlotReservation* to) {
+  TESSERA_DCHECK(lock.Guards(*this));
+  Record& record = this->record(slot);
+  TESSERA_CHECK(open_steps_ == 0 && record.refs == 1 && !record.owner.valid());
+  record.refs = 0;
+  if (freed_ != nullptr) freed_->SlotFreed(slot);
+  const PageId slab = slabs_->PageOf(slot);
+  slabs_->FreeInto(to, slot);
+  if (--slab_busy_[slab.index()] == 0 && slabs_->used_in(slab) > 0) ++slab_records().cached;
+}
+
+uint64_t Ledger::metadata_bytes() const {
+  uint64_t bytes = slot_records_.capacity() * sizeof(Record) + slab_busy_.capacity() * 4 +
+                   checkpoint_slots_.capacity() * sizeof(SlotId) +
+                   unfinished_.capacity() * sizeof(EntryId) +
+                   draining_.capacity() * sizeof(Draining);
+  for (const std::unique_ptr<Pool>& pool : pools_) bytes += pool->records.size() * sizeof(Record);
+  for (const Table& table : tables_) {
+    bytes += table.entries.size() * (sizeof(Entry) + sizeof(uint32_t)) +
+             table.pages.size() * sizeof(PageId);
+  }
+  return bytes;
+}
+
 void Ledger::RefSlot(LedgerLock& lock, SlotId slot) {
   TESSERA_DCHECK(lock.Guards(*this));
   AddRef(&record(slot));
@@ -247,7 +280,8 @@ void Ledger::DropHold(LedgerLock& lock, EntryId entry) {
 }
 
 void Ledger::CountCached(EntryId entry, bool cached) {
-  const Table& table = this->table(entry.type());
+  Table& table = this->table(entry.type());
+  table.idle += cached ? 1u : ~0u;
   for (size_t i = 0; i < pools_.size(); ++i) {
     if (cached) {
       pools_[i]->cached += table.pages_in[i];

@@ -156,6 +156,9 @@ class Ledger {
   PageId TakeAttention(LedgerLock& lock, int pool, Reservation* from);
   void TakeImage(LedgerLock& lock, int pool, Reservation* from, std::span<PageId> out);
   SlotId TakeSlot(LedgerLock& lock, SlotReservation* from);
+  // A page or slot that only its sequence holds, back into its promise. No step may be open.
+  void FreeInto(LedgerLock& lock, int pool, PageId page, Reservation* to);
+  void FreeSlotInto(LedgerLock& lock, SlotId slot, SlotReservation* to);
   void Ref(LedgerLock& lock, int pool, PageId page);
   void Unref(LedgerLock& lock, int pool, PageId page);
   void RefSlot(LedgerLock& lock, SlotId slot);
@@ -205,6 +208,9 @@ class Ledger {
   void OpenStep(LedgerLock& lock);
   void CloseStep(LedgerLock& lock);
 
+  // Entries of a type that nobody holds.
+  uint32_t idle_count(EntryType type) const { return table(type).idle; }
+  uint64_t metadata_bytes() const;
   uint64_t entries_invalidated() const { return entries_invalidated_; }
 
   // Level 1 O(pools), 2 O(pages), 3 the same with every entry's members.
@@ -239,6 +245,7 @@ class Ledger {
     std::vector<uint32_t> free;      // indices not in use
     uint32_t stride = 0;
     uint32_t count = 0;
+    uint32_t idle = 0;
   };
   struct Draining {
     int pool = -1;  // -1: a slot

@@ -16,18 +16,25 @@ SlotReservation::SlotReservation(SlotReservation&& other) noexcept
 
 SlotReservation& SlotReservation::operator=(SlotReservation&& other) noexcept {
   if (this == &other) return *this;
-  Release();
+  ShrinkTo(0);
   slabs_ = std::exchange(other.slabs_, nullptr);
   slots_ = std::exchange(other.slots_, 0);
   return *this;
 }
 
-SlotReservation::~SlotReservation() { Release(); }
+SlotReservation::~SlotReservation() { ShrinkTo(0); }
 
-void SlotReservation::Release() {
+void SlotReservation::ShrinkTo(uint32_t slots) {
+  TESSERA_CHECK(slots <= slots_);
   if (slabs_ == nullptr) return;
-  slabs_->reserved_ -= std::exchange(slots_, 0);
+  slabs_->reserved_ -= slots_ - slots;
+  slots_ = slots;
   slabs_->ReturnSparePages();
+}
+
+void SlotReservation::Merge(SlotReservation other) {
+  TESSERA_CHECK(slabs_ != nullptr && slabs_ == other.slabs_);
+  slots_ += std::exchange(other.slots_, 0);
 }
 
 SlabSlots::SlabSlots(PagePool* pool, uint32_t slots_per_page)

@@ -40,11 +40,14 @@ class SlotReservation {
   ~SlotReservation();
 
   uint32_t slots() const { return slots_; }
+  // Gives back all but `slots`, which must not be more than it has.
+  void ShrinkTo(uint32_t slots);
+  // Takes over what `other` of the same slabs has.
+  void Merge(SlotReservation other);
 
  private:
   friend class SlabSlots;
   SlotReservation(SlabSlots* slabs, uint32_t slots) : slabs_(slabs), slots_(slots) {}
-  void Release();
 
   SlabSlots* slabs_ = nullptr;
   uint32_t slots_ = 0;

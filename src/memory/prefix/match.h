@@ -45,4 +45,12 @@ struct MatchReport {
   uint32_t gap() const { return recurrent - reused; }  // Gap_R
 };
 
+// Nothing reused, all of it for one reason.
+inline MatchReport ComputedReport(uint32_t prompt_tokens, ComputeReason reason) {
+  MatchReport report;
+  report.prompt_tokens = prompt_tokens;
+  if (prompt_tokens > 0) report.computed[report.computed_count++] = {0, prompt_tokens, reason};
+  return report;
+}
+
 }  // namespace tessera

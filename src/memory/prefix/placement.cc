@@ -45,6 +45,7 @@ void PlanBoundaries(const PlacementInput& input, std::vector<PlannedBoundary>* b
   if (match.prompt_tokens == 0) return;
   Planner planner(input, boundaries);
   const uint32_t end = input.keeps_rows ? match.prompt_tokens : match.prompt_tokens - 1;
+  if (end == 0) return;
   const PlacementSpec& spec = input.spec;
   if (spec.kind == PlacementSpec::Kind::kDense) {
     planner.AddEvery(spec.dense_tokens, end, false);
@@ -54,7 +55,10 @@ void PlanBoundaries(const PlacementInput& input, std::vector<PlannedBoundary>* b
   }
   if (spec.kind == PlacementSpec::Kind::kDefault) {
     planner.AddNamed(input.message_ends);
-    if (input.spare_tokens > 0) planner.AddEvery(input.spare_tokens, end, true);
+    if (input.price_tokens > 0) {
+      planner.Add((end - 1) / input.price_tokens * input.price_tokens);
+      if (input.plentiful) planner.AddEvery(input.price_tokens, end, true);
+    }
   }
   planner.AddNamed(input.named);
 

@@ -9,9 +9,12 @@
 //   branch        where the prompt leaves what is known: the second request to share a beginning
 //                 shows where it ends, the third finds a checkpoint there
 //   named         positions the client gave; message ends
-//   spare         every `spare_tokens` while a quarter of the state memory is free: a checkpoint
-//                 costs as much memory as so many tokens of KV, so that at most half of what is
-//                 kept is checkpoints. First to be evicted.
+//   mark          the last multiple of `price_tokens` before the tail: a prompt that is a long shared
+//                 beginning and a short end of its own is reused by the second request to share it,
+//                 not only by the third. The price of a checkpoint is the tokens of KV that take as
+//                 much memory, rounded up to 16
+//   spare         the other multiples of `price_tokens`, while a quarter of the state memory is free.
+//                 First to be evicted
 //   dense         every N tokens and nothing else, for comparison
 //
 // Every boundary is a multiple of the grid, beyond what is reused and within the prompt. End of
@@ -43,7 +46,8 @@ struct PlacementInput {
   bool keeps_rows = false;
   std::span<const uint32_t> named;  // any order; those outside the prompt are ignored
   std::span<const uint32_t> message_ends;
-  uint32_t spare_tokens = 0;  // 0: no spare ones
+  uint32_t price_tokens = 0;  // 0: no marks and no spare ones
+  bool plentiful = false;     // a quarter of the state memory is free
 };
 
 // Ascending, each once, replacing what `boundaries` holds.

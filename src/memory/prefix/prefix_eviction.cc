@@ -72,15 +72,16 @@ PrefixIndex::Worth PrefixIndex::WorthOf(NodeId id, int pool) const {
   return worth;
 }
 
-EvictionKey PrefixIndex::KeyOf(NodeId id, int pool) const {
+EvictionClass PrefixIndex::ClassOf(NodeId id, int pool) const {
   const Node& node = tree_.at(id);
-  EvictionFacts facts;
-  facts.last_use = node.last_use;
-  facts.hits = node.hits;
-  facts.position = node.position;
-  facts.credit = credit_[id.index()];
-  if (pool == options_.row_pool) return EvictionKeyOf(EvictionPolicy::kLru, facts);
   const bool checkpoint = node.checkpoint != PrefixTree::kNone;
+  EvictionFacts facts;
+  facts.position = node.position;
+  facts.last_use = checkpoint ? node.last_use : node.last_seen;
+  if (pool == options_.row_pool) return ClassifyForEviction(EvictionPolicy::kLru, facts);
+  facts.branches = node.branches;
+  // What follows a tail is its sibling: there only the starts tell.
+  facts.continued = node.length < kGroupTokens ? node.hits > 0 : node.child_count == 1;
   facts.worthless = has_recurrent() && !checkpoint;
   facts.spare = node.has(PrefixTree::kSpare);
   facts.retained =
@@ -90,34 +91,16 @@ EvictionKey PrefixIndex::KeyOf(NodeId id, int pool) const {
     facts.pages = worth.pages;
     facts.saved_tokens = worth.saved_tokens;
   }
-  return EvictionKeyOf(options_.eviction, facts);
-}
-
-// What a checkpoint at the node would be worth: the memory it takes is its image and the attention
-// state since the checkpoint before, which nothing else makes useful.
-EvictionKey PrefixIndex::KeyOfNew(NodeId id, int pool, bool spare) const {
-  const Node& node = tree_.at(id);
-  const Worth worth = WorthOf(id, pool);
-  EvictionFacts facts;
-  facts.last_use = clock_;
-  facts.position = node.position;
-  facts.saved_tokens = worth.saved_tokens;
-  facts.pages = ledger_->kinds().pages_in(EntryType::kCheckpoint, pool);
-  if (pool == options_.attention_pool && node.child_count == 0) {
-    facts.pages += worth.saved_tokens / (kGroupTokens * options_.groups_per_page);
-  }
-  facts.credit = value_clock_;
-  facts.spare = spare;
-  return EvictionKeyOf(options_.eviction, facts);
+  return ClassifyForEviction(options_.eviction, facts);
 }
 
 void PrefixIndex::Consider(LedgerLock& lock, NodeId id) {
   TESSERA_DCHECK(lock.Guards(*ledger_));
   for (int pool = 0; pool < ledger_->pool_count(); ++pool) {
     if (Evictable(id, pool)) {
-      heap(pool).Set(id.index(), KeyOf(id, pool));
+      queue(pool).Set(id.index(), ClassOf(id, pool));
     } else {
-      heap(pool).Erase(id.index());
+      queue(pool).Erase(id.index());
     }
   }
 }
@@ -125,42 +108,40 @@ void PrefixIndex::Consider(LedgerLock& lock, NodeId id) {
 bool PrefixIndex::MakeRoom(LedgerLock& lock, int pool, FunctionRef<bool()> enough) {
   ledger_->Resume(lock);  // what an interrupted reclaim had begun to free
   while (!enough()) {
-    if (!EvictOne(lock, pool, nullptr) && !EvictBelowHeld(lock, pool)) return false;
+    if (!EvictOne(lock, pool, EvictionRank::kRetained) && !EvictBelowHeld(lock, pool)) return false;
   }
   return true;
 }
 
-bool PrefixIndex::MakeRoomFor(LedgerLock& lock, int pool, NodeId below, bool spare,
-                              FunctionRef<bool()> enough) {
+bool PrefixIndex::MakeRoomUpTo(LedgerLock& lock, int pool, EvictionRank highest,
+                               FunctionRef<bool()> enough) {
   while (!enough()) {
-    const EvictionKey key = KeyOfNew(below, pool, spare);
-    if (!EvictOne(lock, pool, &key)) return false;
+    if (!EvictOne(lock, pool, highest)) return false;
   }
   return true;
 }
 
-// Keys in the heap may be old: what is on top is valued again, and goes only when it still comes
-// first.
-bool PrefixIndex::EvictOne(LedgerLock& lock, int pool, const EvictionKey* below) {
-  EvictionHeap& heap = this->heap(pool);
-  while (!heap.empty()) {
-    const NodeId id(heap.top());
+// Classes in the queue may be old: the victim is valued again, and goes only when it is worth no
+// more than it was.
+bool PrefixIndex::EvictOne(LedgerLock& lock, int pool, EvictionRank highest) {
+  const EvictionPolicy policy =
+      pool == options_.row_pool ? EvictionPolicy::kLru : options_.eviction;
+  while (true) {
+    const EvictionQueue::Victim victim = queue(pool).Least(policy, clock_);
+    if (victim.id == EvictionQueue::kNone || victim.rank > highest) return false;
+    const NodeId id(victim.id);
     if (!Evictable(id, pool)) {
-      heap.Erase(id.index());
+      queue(pool).Erase(victim.id);
       continue;
     }
-    const EvictionKey old = heap.top_key();
-    const EvictionKey key = KeyOf(id, pool);
-    if (old < key) {
-      heap.Set(id.index(), key);
-      if (heap.top() != id.index()) continue;
+    const EvictionClass now = ClassOf(id, pool);
+    if (now.rank > victim.rank || (now.rank == victim.rank && now.bucket > victim.bucket)) {
+      queue(pool).Set(victim.id, now);
+      continue;
     }
-    if (below != nullptr && !(key < *below)) return false;
-    if (key.rank > EvictionKey::kWorthless) value_clock_ = std::max(value_clock_, key.value);
     Evict(lock, id, pool);
     return true;
   }
-  return false;
 }
 
 void PrefixIndex::Evict(LedgerLock& lock, NodeId id, int pool) {
@@ -211,7 +192,7 @@ bool PrefixIndex::EvictForNode(LedgerLock& lock) {
   while (tree_.size() == tree_.capacity()) {
     bool evicted = false;
     for (int pool = 0; pool < ledger_->pool_count() && !evicted; ++pool) {
-      evicted = pool != options_.row_pool && EvictOne(lock, pool, nullptr);
+      evicted = pool != options_.row_pool && EvictOne(lock, pool, EvictionRank::kRetained);
     }
     if (!evicted) return false;
   }

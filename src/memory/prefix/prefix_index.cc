@@ -10,6 +10,23 @@
 
 namespace tessera {
 
+namespace {
+
+void Increment(uint16_t* count) {
+  if (*count < std::numeric_limits<uint16_t>::max()) ++*count;
+}
+
+// Whether the prompt does not merely go on after what is known: it leaves it where others went on,
+// or ends within it.
+bool TakesOwnWay(const MatchReport& report) {
+  const ComputedRange* last =
+      report.computed_count == 0 ? nullptr : &report.computed[report.computed_count - 1];
+  return report.diverged_at >= report.prompt_tokens || last == nullptr ||
+         last->reason == ComputeReason::kDiverged;
+}
+
+}  // namespace
+
 Lease& Lease::operator=(Lease&& other) noexcept {
   TESSERA_CHECK(!boundary_.valid() && !shared_.valid());
   boundary_ = std::exchange(other.boundary_, NodeId());
@@ -36,10 +53,9 @@ PrefixIndex::PrefixIndex(Ledger* ledger, const Options& options)
       citations_(ledger->capacity(EntryType::kBlock), 0),
       checkpoint_node_(ledger->capacity(EntryType::kCheckpoint)),
       row_node_(ledger->capacity(EntryType::kRow)),
-      credit_(tree_.capacity(), 0),
       ghosts_(std::bit_ceil(size_t{tree_.capacity()}), 0),
       hand_(static_cast<size_t>(ledger->pool_count()), 0) {
-  for (int i = 0; i < ledger->pool_count(); ++i) heaps_.emplace_back(tree_.capacity());
+  for (int i = 0; i < ledger->pool_count(); ++i) queues_.emplace_back(tree_.capacity());
   ledger_->set_index(this);
 }
 
@@ -59,8 +75,16 @@ Match PrefixIndex::Find(LedgerLock& lock, const PrefixQuery& query) const {
       .Run();
 }
 
-void PrefixIndex::CountLookup(LedgerLock& lock, const MatchReport& report) {
+void PrefixIndex::CountLookup(LedgerLock& lock, const Match& match) {
   TESSERA_DCHECK(lock.Guards(*ledger_));
+  const MatchReport& report = match.report;
+  ++clock_;
+  if (match.boundary.valid()) {
+    Node& node = tree_.at(match.boundary);
+    Increment(&node.hits);
+    if (TakesOwnWay(report)) Increment(&node.branches);
+    node.last_use = clock_;
+  }
   ++stats_.lookups;
   stats_.hits += report.reused > 0 ? 1 : 0;
   stats_.prompt_tokens += report.prompt_tokens;
@@ -74,7 +98,6 @@ void PrefixIndex::CountLookup(LedgerLock& lock, const MatchReport& report) {
 }
 
 Lease PrefixIndex::Adopt(LedgerLock& lock, const Match& match) {
-  ++clock_;
   Lease lease;
   if (!match.boundary.valid()) return lease;
   const uint32_t page_tokens = options_.groups_per_page * kGroupTokens;
@@ -89,7 +112,7 @@ Lease PrefixIndex::Adopt(LedgerLock& lock, const Match& match) {
   RefBlocks(lock, lease.shared_, 0, true);
   tree_.Hold(lease.boundary_);
   tree_.Hold(lease.shared_);
-  Node& node = tree_.at(lease.boundary_);
+  const Node& node = tree_.at(lease.boundary_);
   if (has_recurrent()) {
     lease.checkpoint_ = EntryId(EntryType::kCheckpoint, node.checkpoint);
     ledger_->RefMembers(lock, lease.checkpoint_);
@@ -98,8 +121,6 @@ Lease PrefixIndex::Adopt(LedgerLock& lock, const Match& match) {
     lease.row_ = EntryId(EntryType::kRow, node.row);
     ledger_->RefMembers(lock, lease.row_);
   }
-  if (node.hits < std::numeric_limits<uint16_t>::max()) ++node.hits;
-  Touch(node, lease.boundary_);
   return lease;
 }
 
@@ -118,7 +139,7 @@ void PrefixIndex::RefBlocks(LedgerLock& lock, NodeId from, uint32_t down_to, boo
         ledger_->UnrefMembers(lock, block);
       }
     }
-    if (ref) node.last_use = clock_;
+    if (ref) node.last_seen = clock_ + 1;  // the look-up that is about to be counted
     id = NodeId(node.parent);
   }
 }
@@ -153,11 +174,6 @@ void PrefixIndex::Release(LedgerLock& lock, Lease* lease) {
   tree_.Unhold(shared);
   RefBlocks(lock, shared, 0, false);
   PruneFrom(lock, shared);
-}
-
-void PrefixIndex::Touch(Node& node, NodeId id) {
-  node.last_use = clock_;
-  credit_[id.index()] = value_clock_;
 }
 
 // ---- Publishing.
@@ -195,8 +211,9 @@ NodeId PrefixIndex::AddNode(LedgerLock& lock, NodeId parent, std::span<const Tok
   node = tree_.Add(parent, hash, tokens);
   if (!node.valid() && EvictForNode(lock)) node = tree_.Add(parent, hash, tokens);
   if (node.valid()) {
-    tree_.at(node).last_use = clock_;
-    credit_[node.index()] = value_clock_;
+    tree_.at(node).last_seen = clock_;
+    // What it follows is continued from now on.
+    Consider(lock, parent);
   }
   return node;
 }
@@ -226,6 +243,12 @@ NodeId PrefixIndex::PublishTail(LedgerLock& lock, const PublishPath& path,
   return node;
 }
 
+NodeId PrefixIndex::FindTail(const PublishPath& path, std::span<const TokenId> tokens) const {
+  if (tokens.empty()) return path.node_;
+  return tree_.Find(path.node_, PrefixTree::ChildHash(tree_.at(path.node_).path_hash, tokens),
+                    tokens);
+}
+
 // The node's tokens lie in `page`; nothing when it has a block already (N5).
 void PrefixIndex::CiteBlock(LedgerLock& lock, NodeId id, PageId page) {
   Node& node = tree_.at(id);
@@ -252,8 +275,8 @@ EntryId PrefixIndex::PublishCheckpoint(LedgerLock& lock, NodeId id, std::span<co
   node.checkpoint = entry.index();
   node.flags &= static_cast<uint8_t>(~(PrefixTree::kCheckpointLost | PrefixTree::kSpare));
   if (spare) node.flags |= PrefixTree::kSpare;
-  node.hits = 0;
-  Touch(node, id);
+  node.hits = node.branches = 0;
+  node.last_use = clock_;
   checkpoint_node_[entry.index()] = id;
   ++stats_.published_checkpoints;
   return entry;
@@ -274,7 +297,7 @@ void PrefixIndex::Settle(LedgerLock& lock, NodeId node) { PruneFrom(lock, node);
 void PrefixIndex::PruneFrom(LedgerLock& lock, NodeId node) {
   const NodeId left = tree_.Prune(node, [this](NodeId removed) {
     const Node& gone = tree_.at(removed);
-    for (EvictionHeap& heap : heaps_) heap.Erase(removed.index());
+    for (EvictionQueue& queue : queues_) queue.Erase(removed.index());
     if (gone.has(PrefixTree::kNamespace)) return;
     ghosts_[gone.path_hash & (ghosts_.size() - 1)] = static_cast<uint32_t>(gone.path_hash >> 32);
   });
@@ -293,6 +316,36 @@ NodeId PrefixIndex::NodeOf(EntryId entry) const {
       return row_node_[entry.index()];
   }
   return NodeId();
+}
+
+bool PrefixIndex::IsBoundary(NodeId id) const {
+  const Node& node = tree_.at(id);
+  if (!node.has(PrefixTree::kAlive)) return false;
+  return has_recurrent() ? node.checkpoint != PrefixTree::kNone
+                         : node.block != PrefixTree::kNone && node.child_count == 0;
+}
+
+bool PrefixIndex::IsSalted(NodeId id) const {
+  while (!tree_.at(id).has(PrefixTree::kNamespace)) id = NodeId(tree_.at(id).parent);
+  return id != tree_.FindNamespace(options_.contract_id, "", nullptr);
+}
+
+std::vector<TokenId> PrefixIndex::PrefixOf(NodeId id, size_t count) const {
+  std::vector<TokenId> tokens(std::min<size_t>(count, tree_.at(id).position));
+  for (; !tree_.at(id).has(PrefixTree::kNamespace); id = NodeId(tree_.at(id).parent)) {
+    const Node& node = tree_.at(id);
+    const size_t begin = node.position - node.length;
+    for (size_t i = begin; i < std::min<size_t>(node.position, tokens.size()); ++i) {
+      tokens[i] = node.tokens[i - begin];
+    }
+  }
+  return tokens;
+}
+
+uint64_t PrefixIndex::metadata_bytes() const {
+  const uint64_t per_node = queues_.size() * EvictionQueue::kBytesPerId;
+  return tree_.metadata_bytes() + tree_.capacity() * per_node + ghosts_.size() * sizeof(uint32_t) +
+         block_node_.size() * 8 + (checkpoint_node_.size() + row_node_.size()) * 4;
 }
 
 void PrefixIndex::SetOffered(LedgerLock& lock, EntryId entry, bool offered) {

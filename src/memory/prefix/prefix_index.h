@@ -18,7 +18,7 @@
 //     Releasing takes exactly those refs back.
 // N4  Paths of different contract ids or salts share no node.
 // N5  What is published is immutable; a member that is there already is not replaced.
-// N6  Eviction takes the least key first (eviction.h), leaves before what they hang on, and nothing
+// N6  Eviction takes what is worth least first (eviction.h), leaves before what they hang on, and nothing
 //     that is held or pinned. When only what hangs below something held is left it is taken all the
 //     same: whatever the ledger counts as cached can be had.
 // N7  No call after construction allocates. Decisions depend on the calls made so far only.
@@ -39,7 +39,7 @@
 
 #include "base/function_ref.h"
 #include "memory/ledger/ledger.h"
-#include "memory/prefix/eviction_heap.h"
+#include "memory/prefix/eviction_queue.h"
 #include "memory/prefix/match.h"
 #include "memory/prefix/policy.h"
 #include "memory/prefix/prefix_tree.h"
@@ -65,6 +65,7 @@ class Lease {
   Lease& operator=(Lease&& other) noexcept;
   ~Lease() { TESSERA_CHECK(!boundary_.valid() && !shared_.valid()); }
 
+  bool held() const { return shared_.valid(); }
   uint32_t position() const { return position_; }
   // Whole pages up to here stay shared; groups after it are to be copied by whoever appends.
   uint32_t shared_tokens() const { return shared_tokens_; }
@@ -135,14 +136,15 @@ class PrefixIndex : public EntryIndex {
   ~PrefixIndex() override;
 
   Match Find(LedgerLock& lock, const PrefixQuery& query) const;
-  // Counts the look-up, in statistics and for what was found. Every member the match reads is held.
+  // Every member the match reads is held from now on.
   Lease Adopt(LedgerLock& lock, const Match& match);
   // The page of each group [0, ⌈position/16⌉) of what was adopted, source still held.
   void ListGroupPages(LedgerLock& lock, const Lease& lease, std::span<PageId> pages) const;
   // The checkpoint and the blocks to be copied were read: only whole shared pages stay held.
   void ReleaseSource(LedgerLock& lock, Lease* lease);
   void Release(LedgerLock& lock, Lease* lease);
-  void CountLookup(LedgerLock& lock, const MatchReport& report);
+  // The request that looked up goes ahead: counts it, in statistics and for what it starts from.
+  void CountLookup(LedgerLock& lock, const Match& match);
 
   // Opens where the match ends (or at the start of the salt's paths), for publishing what comes
   // after it. Not open when every node is in use.
@@ -156,6 +158,10 @@ class PrefixIndex : public EntryIndex {
   // its block in `page`. Invalid when there is no node.
   NodeId PublishTail(LedgerLock& lock, const PublishPath& path, std::span<const TokenId> tokens,
                      PageId page);
+  NodeId NodeOf(const PublishPath& path) const { return path.node_; }
+  // The node PublishTail would use, if it is there.
+  NodeId FindTail(const PublishPath& path, std::span<const TokenId> tokens) const;
+  bool HasBlock(NodeId node) const { return tree_.at(node).block != PrefixTree::kNone; }
   bool HasCheckpoint(NodeId node) const { return tree_.at(node).checkpoint != PrefixTree::kNone; }
   bool HasRow(NodeId node) const { return tree_.at(node).row != PrefixTree::kNone; }
   // Members are held by the caller. CHECKs that there is none yet.
@@ -165,11 +171,10 @@ class PrefixIndex : public EntryIndex {
   // After members were added to a node: drops it if it got none, else makes it evictable in time.
   void Settle(LedgerLock& lock, NodeId node);
 
-  // Evicts until `enough`, or until nothing is left: then false. The other evicts only what is worth
-  // less than a new checkpoint at the node `below`.
+  // Evicts until `enough`, or until nothing is left: then false. The other is for optional work: it
+  // evicts in order, up to `highest`, and nothing out of order.
   bool MakeRoom(LedgerLock& lock, int pool, FunctionRef<bool()> enough);
-  bool MakeRoomFor(LedgerLock& lock, int pool, NodeId below, bool spare,
-                   FunctionRef<bool()> enough);
+  bool MakeRoomUpTo(LedgerLock& lock, int pool, EvictionRank highest, FunctionRef<bool()> enough);
   // Reclaims all that is idle and marks the rest to go when its holds end. Entries invalidated now.
   uint64_t Clear(LedgerLock& lock);
 
@@ -177,6 +182,13 @@ class PrefixIndex : public EntryIndex {
   const PrefixStats& stats() const { return stats_; }
   NodeId NodeOf(EntryId entry) const;
   uint32_t clock() const { return clock_; }
+  uint64_t metadata_bytes() const;
+  // Whether the node is a boundary that somebody could start from: it has a checkpoint or, in a
+  // model without recurrent layers, is the end of a path.
+  bool IsBoundary(NodeId node) const;
+  bool IsSalted(NodeId node) const;
+  // The first tokens of the node's prefix, at most `count`.
+  std::vector<TokenId> PrefixOf(NodeId node, size_t count) const;
 
   // EntryIndex.
   void SetOffered(LedgerLock& lock, EntryId entry, bool offered) override;
@@ -203,18 +215,16 @@ class PrefixIndex : public EntryIndex {
   void UnciteBlock(NodeId node);
   NodeId AddNode(LedgerLock& lock, NodeId parent, std::span<const TokenId> tokens);
   void PruneFrom(LedgerLock& lock, NodeId node);
-  void Touch(Node& node, NodeId id);
 
   // Eviction (prefix_eviction.cc).
-  EvictionHeap& heap(int pool) { return heaps_[static_cast<size_t>(pool)]; }
+  EvictionQueue& queue(int pool) { return queues_[static_cast<size_t>(pool)]; }
   void Consider(LedgerLock& lock, NodeId node);
   bool IsLeaf(const Node& node) const { return node.child_count == 0 && node.holds == 0; }
   bool Evictable(NodeId node, int pool) const;
-  EvictionKey KeyOf(NodeId node, int pool) const;
-  EvictionKey KeyOfNew(NodeId node, int pool, bool spare) const;
+  EvictionClass ClassOf(NodeId node, int pool) const;
   struct Worth;
   Worth WorthOf(NodeId node, int pool) const;
-  bool EvictOne(LedgerLock& lock, int pool, const EvictionKey* below);
+  bool EvictOne(LedgerLock& lock, int pool, EvictionRank highest);
   void Evict(LedgerLock& lock, NodeId node, int pool);
   void DropRow(LedgerLock& lock, NodeId node);
   bool EvictBelowHeld(LedgerLock& lock, int pool);
@@ -228,12 +238,10 @@ class PrefixIndex : public EntryIndex {
   std::vector<uint32_t> citations_;
   std::vector<NodeId> checkpoint_node_;
   std::vector<NodeId> row_node_;
-  std::vector<double> credit_;       // by node: the clock of values when it was last used
-  std::vector<uint32_t> ghosts_;     // fingerprints of paths that were pruned
-  std::vector<EvictionHeap> heaps_;  // by pool
-  std::vector<uint32_t> hand_;       // by pool: where EvictBelowHeld looks next
-  double value_clock_ = 0;
-  uint32_t clock_ = 0;  // look-ups
+  std::vector<uint32_t> ghosts_;       // fingerprints of paths that were pruned
+  std::vector<EvictionQueue> queues_;  // by pool
+  std::vector<uint32_t> hand_;         // by pool: where EvictBelowHeld looks next
+  uint32_t clock_ = 0;                 // look-ups
   PrefixStats stats_;
 };
 

@@ -63,10 +63,12 @@ class PrefixTree {
     uint32_t row = kNone;
     uint32_t position = 0;  // tokens from the root to the end of this node
     uint32_t child_count = 0;
-    uint32_t last_use = 0;   // of the index's clock
+    uint32_t last_use = 0;   // look-up clock: a checkpoint placed here, or last started from
+    uint32_t last_seen = 0;  // the same, of any path through here
     uint16_t tail_mask = 0;  // bit l: a tail of length l may be among the children
     uint16_t holds = 0;
-    uint16_t hits = 0;
+    uint16_t hits = 0;      // requests that started from here
+    uint16_t branches = 0;  // those that then took a way of their own
     uint8_t length = 0;
     uint8_t flags = 0;
 
@@ -79,6 +81,9 @@ class PrefixTree {
 
   uint32_t capacity() const { return static_cast<uint32_t>(nodes_.size()); }
   uint32_t size() const { return size_; }
+  uint64_t metadata_bytes() const {
+    return nodes_.size() * sizeof(Node) + buckets_.size() * sizeof(Bucket);
+  }
   NodeId root() const { return NodeId(0); }
   Node& at(NodeId node) { return nodes_[node.index()]; }
   const Node& at(NodeId node) const { return nodes_[node.index()]; }

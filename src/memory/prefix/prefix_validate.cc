@@ -31,7 +31,7 @@ Status PrefixIndex::Validate(LedgerLock& lock, int level) const {
       }
     }
     for (int pool = 0; pool < ledger_->pool_count(); ++pool) {
-      if (Evictable(NodeId(i), pool) && !heaps_[static_cast<size_t>(pool)].Contains(i)) {
+      if (Evictable(NodeId(i), pool) && !queues_[static_cast<size_t>(pool)].Contains(i)) {
         return wrong(fmt::format("node {} may be evicted from pool {} and is not listed", i, pool));
       }
     }

@@ -5,29 +5,22 @@
 
 namespace tessera::store {
 
-PoolMemory::PoolMemory(const Options& options)
-    : pages_(options.pages),
-      base_(options.base),
-      unit_bytes_(options.pages.unit_bytes),
-      planes_(options.planes),
-      poison_(options.poison) {
+PoolMemory::PoolMemory(const Options& options) : options_(options) {
   Poison(0, plane_stride_bytes());
 }
 
-void PoolMemory::Free(PageId page) {
-  Poison(OffsetOf(page), unit_bytes_);
-  pages_.Free(page);
+void PoolMemory::Poison(uint64_t offset, uint64_t bytes) const {
+  if (!options_.poison || options_.base == nullptr) return;
+  for (uint32_t plane = 0; plane < options_.planes; ++plane) {
+    std::memset(options_.base + plane * plane_stride_bytes() + offset, 0xFF, bytes);
+  }
 }
 
-void PoolMemory::FreeInto(Reservation* to, PageId page) {
-  Poison(OffsetOf(page), unit_bytes_);
-  pages_.FreeInto(to, page);
-}
-
-void PoolMemory::Poison(uint64_t offset, uint64_t bytes) {
-  if (!poison_) return;
-  for (uint32_t plane = 0; plane < planes_; ++plane) {
-    std::memset(base_ + plane * plane_stride_bytes() + offset, 0xFF, bytes);
+void PoolMemory::Copy(uint64_t to, uint64_t from, uint64_t bytes) const {
+  if (options_.base == nullptr) return;
+  for (uint32_t plane = 0; plane < options_.planes; ++plane) {
+    std::byte* const start = options_.base + plane * plane_stride_bytes();
+    std::memcpy(start + to, start + from, bytes);
   }
 }
 

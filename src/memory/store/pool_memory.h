@@ -1,50 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PoolMemory is a PagePool and the bytes it stands for: plane p of page i is at
-// base + p · plane_stride + i · unit.
+// PoolMemory is the bytes of one pool: plane p of page i is at base + p · plane_stride + i · unit.
+// Without a base (a dry store) it is only the arithmetic.
 //
-// Freed bytes are filled with 0xFF in every plane when poisoning is on, before anybody else can
-// take them.
+// With poisoning on, bytes that nobody owns are 0xFF in every plane.
 //
-// Threads: as PagePool. The bytes belong to the arena, which outlives it.
+// Threads: a value; the bytes belong to whoever holds the page.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "memory/pool/page_pool.h"
+#include "base/strong_id.h"
 
 namespace tessera::store {
 
 class PoolMemory {
  public:
   struct Options {
-    PagePool::Options pages;
     std::byte* base = nullptr;
+    uint64_t unit_bytes = 0;
+    uint32_t page_count = 0;
     uint32_t planes = 1;
     bool poison = false;
   };
 
   explicit PoolMemory(const Options& options);
 
-  PagePool& pages() { return pages_; }
-  const PagePool& pages() const { return pages_; }
-  std::byte* base() const { return base_; }
-  uint64_t unit_bytes() const { return unit_bytes_; }
-  uint64_t plane_stride_bytes() const { return unit_bytes_ * pages_.total_pages(); }
-  uint64_t OffsetOf(PageId page) const { return page.index() * unit_bytes_; }
+  std::byte* base() const { return options_.base; }
+  uint64_t unit_bytes() const { return options_.unit_bytes; }
+  uint64_t plane_stride_bytes() const { return options_.unit_bytes * options_.page_count; }
+  uint64_t OffsetOf(PageId page) const { return page.index() * options_.unit_bytes; }
 
-  void Free(PageId page);
-  void FreeInto(Reservation* to, PageId page);
-  // For parts of a page (slots): [offset, offset + bytes) of every plane.
-  void Poison(uint64_t offset, uint64_t bytes);
+  // [offset, offset + bytes) of every plane.
+  void Poison(uint64_t offset, uint64_t bytes) const;
+  void Copy(uint64_t to, uint64_t from, uint64_t bytes) const;
 
  private:
-  PagePool pages_;
-  std::byte* base_;
-  uint64_t unit_bytes_;
-  uint32_t planes_;
-  bool poison_;
+  Options options_;
 };
 
 }  // namespace tessera::store

@@ -3,74 +3,213 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace tessera::store {
+namespace {
 
-SequenceHold::SequenceHold(StateMemory* memory, const Terms& terms, Promise promise)
-    : memory_(memory), terms_(terms), promise_(std::move(promise)) {
-  const Organisation& table = memory_->table();
-  attention_pages_.reserve(table.AttentionPages(terms.max_tokens));
-  if (memory_->attention() != nullptr) {
-    group_offsets_.reserve(DivideUp(terms.max_tokens, kGroupTokens));
-  }
-  if (memory_->state() != nullptr) {
-    memory_->PrepareImage(&images_[0]);
-    if (terms.may_fork) memory_->PrepareImage(&images_[1]);
+// Boundaries that joins may add to those planned at admission.
+constexpr size_t kCutsToSpare = 16;
+
+}  // namespace
+
+SequenceHold::SequenceHold(LedgerLock& lock, StateMemory* memory, const SequenceRequest& request,
+                           const Terms& terms, const Match& match, Lease lease, Promise promise)
+    : memory_(memory),
+      terms_(terms),
+      promise_(std::move(promise)),
+      match_(match.report),
+      lease_(std::move(lease)),
+      position_(match.report.reused) {
+  PrepareTables(lock);
+  if (memory_->index() != nullptr && !request.prompt.empty()) {
+    PlanCuts(request);
+    path_ = memory_->index()->OpenPath(lock, request.salt, lease_);
   }
   memory_->Register(this);
 }
 
-SequenceHold::~SequenceHold() {
-  for (PageId page : attention_pages_) memory_->attention()->Free(page);
-  for (ImageHold& image : images_) {
-    if (image.held) memory_->FreeImage(&image);
+void SequenceHold::PrepareTables(LedgerLock& lock) {
+  const Organisation& table = memory_->table();
+  if (memory_->attention() != nullptr) {
+    own_pages_.reserve(table.AttentionPages(terms_.max_tokens) - first_own_page());
+    copies_.reserve(table.groups_per_page);
+    const size_t adopted = DivideUp(position_, kGroupTokens);
+    group_offsets_.reserve(DivideUp(terms_.max_tokens, kGroupTokens));
+    std::vector<PageId> pages(adopted);
+    if (adopted > 0) memory_->index()->ListGroupPages(lock, lease_, pages);
+    for (size_t group = 0; group < adopted; ++group) {
+      group_offsets_.push_back(memory_->attention()->OffsetOf(pages[group]) +
+                               group % table.groups_per_page * table.group_bytes);
+    }
   }
+  if (memory_->state() != nullptr) {
+    for (ImageHold& image : images_) memory_->PrepareImage(&image);
+    if (lease_.checkpoint().valid()) {
+      destination_ = 0;
+      memory_->ShowCheckpoint(lease_.checkpoint(), &images_[0]);
+    }
+  }
+}
+
+void SequenceHold::PlanCuts(const SequenceRequest& request) {
+  const ReuseOptions& reuse = memory_->options().reuse;
+  PlacementInput input;
+  input.spec = reuse.placement;
+  input.grid = reuse.checkpoint_grid;
+  input.match = match_;
+  input.keeps_rows = memory_->keeps_rows();
+  input.named = request.checkpoint_at;
+  input.message_ends = request.message_ends;
+  input.price_tokens = memory_->PriceTokens();
+  input.plentiful = memory_->IsPlentiful();
+  PlanBoundaries(input, &cuts_);
+  cuts_.reserve(cuts_.size() + kCutsToSpare);
+  if (memory_->retainer().on()) {
+    retentions_.produced.reserve(cuts_.capacity() + 1);
+    retentions_.held.reserve(cuts_.capacity() + 1);
+  }
+}
+
+SequenceHold::~SequenceHold() {
+  LedgerLock lock(memory_->ledger());
+  if (memory_->retainer().on()) memory_->retainer().Ended(lock, &retentions_);
+  const int pool = memory_->table().attention_pool;
+  if (replaced_page_.valid()) memory_->ledger().Unref(lock, pool, replaced_page_);
+  for (PageId page : own_pages_) memory_->ledger().Unref(lock, pool, page);
+  for (ImageHold& image : images_) {
+    if (image.held) memory_->FreeImage(lock, &image);
+  }
+  if (memory_->index() != nullptr) {
+    memory_->index()->Release(lock, &lease_);
+    memory_->index()->ClosePath(lock, &path_);
+  }
+  promise_ = Promise();
   memory_->Unregister(this);
 }
 
-StateView SequenceHold::BeginStep(uint32_t tokens, bool fork) {
+std::span<const float> SequenceHold::kept_row() const {
+  if (!lease_.row().valid()) return {};
+  const PageId row = memory_->ledger().pages(lease_.row())[0];
+  return {memory_->RowAt(row), memory_->options().reuse.row_width};
+}
+
+uint32_t SequenceHold::TokensToCut() const {
+  for (size_t i = next_cut_; i < cuts_.size(); ++i) {
+    if (cuts_[i].position > position_) return cuts_[i].position - static_cast<uint32_t>(position_);
+  }
+  return SequenceState::kNoCut;
+}
+
+void SequenceHold::AddCut(uint32_t position) {
+  if (!path_.open() || position <= position_ || cuts_.size() == cuts_.capacity() ||
+      position % memory_->options().reuse.checkpoint_grid != 0) {
+    return;
+  }
+  const auto before = [](const PlannedBoundary& cut, uint32_t at) { return cut.position < at; };
+  const auto at = std::lower_bound(cuts_.begin(), cuts_.end(), position, before);
+  if (at != cuts_.end() && at->position == position) {
+    at->spare = false;
+  } else {
+    cuts_.insert(at, {position, false});
+  }
+}
+
+// ---- Steps.
+
+StateView SequenceHold::BeginStep(LedgerLock& lock, uint32_t tokens, bool fork) {
   TESSERA_CHECK(step_tokens_ == 0);
   TESSERA_CHECK(tokens > 0 && tokens <= terms_.max_tokens - position_);
   TESSERA_CHECK(!fork || terms_.may_fork);
   step_tokens_ = tokens;
   StateView view;
   if (memory_->attention() != nullptr) {
-    TakeAttention(position_ + tokens);
+    TakeAttention(lock, position_ + tokens);
     FillAttention(&view);
   }
   if (memory_->state() != nullptr) {
-    TakeImages(fork);
+    TakeImages(lock, fork);
     FillImages(&view);
   }
   return view;
 }
 
-void SequenceHold::EndStep() {
+void SequenceHold::CopyShared() const {
+  for (const GroupCopy& copy : copies_) {
+    memory_->attention()->Copy(copy.to, copy.from, memory_->table().group_bytes);
+  }
+}
+
+void SequenceHold::EndStep(LedgerLock& lock) {
   TESSERA_CHECK(step_tokens_ > 0);
   if (source_ >= 0 && source_ != destination_) {
-    // Back into the promise: the next fork needs it.
-    memory_->FreeImageInto(&promise_, &images_[source_]);
+    ImageHold& read = images_[source_];
+    if (!read.held) {
+      read.published = false;  // the lease's, which goes below
+    } else if (read.published) {
+      memory_->FreeImage(lock, &read);
+    } else {
+      memory_->FreeImageInto(lock, &promise_, &read);  // the next fork needs it
+    }
   }
+  if (replaced_page_.valid()) {
+    memory_->ledger().Unref(lock, memory_->table().attention_pool, replaced_page_);
+    replaced_page_ = PageId();
+  }
+  if (lease_.has_source()) memory_->index()->ReleaseSource(lock, &lease_);
+  copies_.clear();
   position_ += step_tokens_;
   step_tokens_ = 0;
+  while (next_cut_ < cuts_.size() && cuts_[next_cut_].position < position_) ++next_cut_;
+}
+
+PageId SequenceHold::OwnPageOf(uint32_t group) const {
+  return own_pages_[group / memory_->table().groups_per_page - first_own_page()];
 }
 
 uint64_t SequenceHold::GroupOffset(uint32_t group) const {
   const Organisation& table = memory_->table();
-  return memory_->attention()->OffsetOf(attention_pages_[group / table.groups_per_page]) +
+  return memory_->attention()->OffsetOf(OwnPageOf(group)) +
          group % table.groups_per_page * table.group_bytes;
 }
 
-void SequenceHold::TakeAttention(uint64_t end_token) {
-  const uint32_t pages = memory_->table().AttentionPages(end_token);
-  while (attention_pages_.size() < pages) {
-    attention_pages_.push_back(memory_->attention()->pages().TakeAttention(&promise_.attention));
+void SequenceHold::TakeAttention(LedgerLock& lock, uint64_t end_token) {
+  const Organisation& table = memory_->table();
+  const uint32_t written = static_cast<uint32_t>(group_offsets_.size());
+  if (last_page_published_) ReplaceLastPage(lock);
+  const size_t pages = table.AttentionPages(end_token) - first_own_page();
+  const bool adopted_partial = own_pages_.empty() && position_ > terms_.shared_tokens;
+  while (own_pages_.size() < pages) {
+    own_pages_.push_back(
+        memory_->ledger().TakeAttention(lock, table.attention_pool, &promise_.attention));
   }
-  first_new_group_ = static_cast<uint32_t>(group_offsets_.size());
+  if (adopted_partial) {
+    for (uint32_t group = first_own_page() * table.groups_per_page; group < written; ++group) {
+      copies_.push_back({GroupOffset(group), group_offsets_[group]});
+      group_offsets_[group] = GroupOffset(group);
+    }
+  }
+  memory_->reuse_stats().copied_groups += copies_.size();
+  first_new_group_ = written;
   last_new_group_ = static_cast<uint32_t>(DivideUp(end_token, kGroupTokens));
   for (uint32_t group = first_new_group_; group < last_new_group_; ++group) {
     group_offsets_.push_back(GroupOffset(group));
+  }
+}
+
+// The last page ends in a published partial group: the step appends to a copy of it.
+void SequenceHold::ReplaceLastPage(LedgerLock& lock) {
+  const Organisation& table = memory_->table();
+  replaced_page_ = own_pages_.back();
+  own_pages_.back() =
+      memory_->ledger().TakeAttention(lock, table.attention_pool, &promise_.attention);
+  last_page_published_ = false;
+  const uint32_t groups = static_cast<uint32_t>(group_offsets_.size());
+  for (uint32_t group = (groups - 1) / table.groups_per_page * table.groups_per_page;
+       group < groups; ++group) {
+    copies_.push_back({GroupOffset(group), group_offsets_[group]});
+    group_offsets_[group] = GroupOffset(group);
   }
 }
 
@@ -80,11 +219,11 @@ void SequenceHold::FillAttention(StateView* view) const {
   view->group_offsets = group_offsets_.data();
 }
 
-void SequenceHold::TakeImages(bool fork) {
+void SequenceHold::TakeImages(LedgerLock& lock, bool fork) {
   source_ = destination_;
-  if (source_ >= 0 && !fork) return;
+  if (source_ >= 0 && !fork && !images_[source_].published) return;
   destination_ = source_ == 0 ? 1 : 0;
-  memory_->TakeImage(&promise_, &images_[destination_]);
+  memory_->TakeImage(lock, &promise_, &images_[destination_]);
 }
 
 void SequenceHold::FillImages(StateView* view) const {
@@ -98,34 +237,155 @@ void SequenceHold::FillImages(StateView* view) const {
   view->conv_start = table.conv_start;
 }
 
+std::vector<std::byte*> SequenceHold::ExtraPages(size_t kind, bool source) const {
+  TESSERA_CHECK(step_tokens_ > 0);
+  std::vector<std::byte*> pages;
+  const int at = source ? source_ : destination_;
+  if (at < 0) return pages;
+  const PoolMemory& state = *memory_->state();
+  for (uint32_t plane = 0; plane < memory_->table().planes; ++plane) {
+    for (uint32_t i = 0; i < memory_->ExtraPageCount(kind); ++i) {
+      const PageId page = images_[at].pages[memory_->FirstExtraPage(kind) + i];
+      pages.push_back(state.base() + plane * state.plane_stride_bytes() + state.OffsetOf(page));
+    }
+  }
+  return pages;
+}
+
+// ---- Publishing.
+
+const PlannedBoundary* SequenceHold::DueBoundary() const {
+  for (size_t i = next_cut_; i < cuts_.size() && cuts_[i].position <= position_; ++i) {
+    if (cuts_[i].position == position_) return &cuts_[i];
+  }
+  return nullptr;
+}
+
+void SequenceHold::Publish(LedgerLock& lock, std::span<const TokenId> history,
+                           std::span<const float> row, bool last) {
+  TESSERA_CHECK(step_tokens_ == 0 && history.size() >= position_);
+  if (!path_.open() || position_ == 0) return;
+  const PlannedBoundary* due = DueBoundary();
+  const ReuseOptions& reuse = memory_->options().reuse;
+  const bool turn_end = last && IsTurnBoundary(reuse.placement, reuse.checkpoint_grid,
+                                               static_cast<uint32_t>(position_));
+  if (due == nullptr && !turn_end) return;
+  PublishBoundary(lock, history, row, last, due != nullptr && due->spare);
+}
+
+// Whole groups up to position().
+bool SequenceHold::PublishGroups(LedgerLock& lock, std::span<const TokenId> history) {
+  const bool attention = memory_->attention() != nullptr;
+  while (path_.position() + kGroupTokens <= position_) {
+    const uint32_t group = path_.position() / kGroupTokens;
+    const PageId page = attention ? OwnPageOf(group) : PageId();
+    const std::span<const TokenId> tokens = history.subspan(path_.position(), kGroupTokens);
+    if (!memory_->index()->PublishGroup(lock, &path_, tokens, page)) return false;
+  }
+  return true;
+}
+
+// What a sequence that goes on needs once its image, or its last block, is not its own to write.
+bool SequenceHold::ReserveToGoOn(LedgerLock& lock, bool image, bool page, bool spare) {
+  if (image && !memory_->ReserveImage(lock, spare, &promise_)) return false;
+  if (!page || memory_->ReserveAttentionPage(lock, spare, &promise_)) return true;
+  if (image) memory_->GiveBackImage(&promise_);
+  return false;
+}
+
+void SequenceHold::PublishBoundary(LedgerLock& lock, std::span<const TokenId> history,
+                                   std::span<const float> row, bool last, bool spare) {
+  PrefixIndex& index = *memory_->index();
+  // An adopted position nothing was computed after: everything is there already.
+  if (position_ == match_.reused && own_pages_.empty() && !images_[0].held && !images_[1].held) {
+    return;
+  }
+  if (!PublishGroups(lock, history)) {
+    ++memory_->reuse_stats().skipped_checkpoints;
+    return;
+  }
+  const std::span<const TokenId> tail =
+      history.subspan(path_.position(), position_ - path_.position());
+  NodeId node = index.FindTail(path_, tail);
+  const bool recurrent = memory_->state() != nullptr;
+  const bool needs_image = recurrent && !(node.valid() && index.HasCheckpoint(node));
+  const bool needs_block =
+      memory_->attention() != nullptr && !tail.empty() && !(node.valid() && index.HasBlock(node));
+  if (!last && !ReserveToGoOn(lock, needs_image, needs_block, spare)) {
+    ++memory_->reuse_stats().skipped_checkpoints;
+    return;
+  }
+  node = index.PublishTail(lock, path_, tail, needs_block ? own_pages_.back() : PageId());
+  if (!node.valid()) {
+    ++memory_->reuse_stats().skipped_checkpoints;
+    if (!last && needs_image) memory_->GiveBackImage(&promise_);
+    if (!last && needs_block) memory_->GiveBackAttentionPage(&promise_);
+    return;
+  }
+  last_page_published_ = last_page_published_ || needs_block;
+  if (needs_image) PublishImage(lock, node, spare);
+  if (!row.empty() && memory_->keeps_rows() && !index.HasRow(node)) PublishRow(lock, node, row);
+  index.Settle(lock, node);
+}
+
+void SequenceHold::PublishImage(LedgerLock& lock, NodeId node, bool spare) {
+  ImageHold& image = images_[destination_];
+  const EntryId entry =
+      memory_->index()->PublishCheckpoint(lock, node, image.pages, image.slot, spare);
+  image.published = true;
+  if (memory_->retainer().on()) memory_->retainer().Produced(lock, entry, &retentions_);
+}
+
+void SequenceHold::PublishRow(LedgerLock& lock, NodeId node, std::span<const float> row) {
+  const PageId page = memory_->TakeRow(lock, row);
+  if (!page.valid()) {
+    ++memory_->reuse_stats().skipped_rows;
+    return;
+  }
+  memory_->index()->PublishRow(lock, node, page);
+  memory_->ledger().Unref(lock, memory_->row_pool(), page);
+}
+
+// ---- Checking.
+
 Status SequenceHold::Validate() const {
   const Organisation& table = memory_->table();
   auto wrong = [](const char* what, uint64_t actual, uint64_t expected) {
     return Status(StatusCode::kFailed,
                   fmt::format("sequence: {} are {}, not {}", what, actual, expected));
   };
-  const uint64_t written = position_ + step_tokens_;
-  if (attention_pages_.size() != table.AttentionPages(written)) {
-    return wrong("attention pages", attention_pages_.size(), table.AttentionPages(written));
-  }
-  const uint64_t attention = attention_pages_.size() + promise_.attention.pages();
-  if (attention != table.AttentionPages(terms_.max_tokens)) {
-    return wrong("attention pages held and promised", attention,
-                 table.AttentionPages(terms_.max_tokens));
-  }
-  for (uint32_t group = 0; group < group_offsets_.size(); ++group) {
-    if (group_offsets_[group] != GroupOffset(group)) {
-      return wrong("a group's offset", group_offsets_[group], GroupOffset(group));
+  if (memory_->attention() != nullptr) {
+    const uint64_t own = table.AttentionPages(terms_.max_tokens) - first_own_page();
+    const uint64_t there = own_pages_.size() + promise_.attention.pages();
+    if (there != own + (last_page_published_ ? 1 : 0)) {
+      return wrong("attention pages held and promised", there, own);
+    }
+    for (uint32_t group = first_own_page() * table.groups_per_page;
+         !own_pages_.empty() && group < group_offsets_.size(); ++group) {
+      if (group_offsets_[group] != GroupOffset(group)) {
+        return wrong("a group's offset", group_offsets_[group], GroupOffset(group));
+      }
+    }
+    const uint64_t written = position_ + step_tokens_;
+    if (group_offsets_.size() != DivideUp(written, kGroupTokens)) {
+      return wrong("groups", group_offsets_.size(), DivideUp(written, kGroupTokens));
     }
   }
   if (memory_->state() == nullptr) return Status::Ok();
-  const uint32_t held = (images_[0].held ? 1u : 0u) + (images_[1].held ? 1u : 0u);
-  const uint32_t left = terms_.images() - held;
-  if (promise_.state.pages() != left * table.state_pages) {
-    return wrong("promised image pages", promise_.state.pages(), left * table.state_pages);
+  uint32_t held = 0, to_read = 0;
+  for (const ImageHold& image : images_) {
+    held += image.held ? 1 : 0;
+    to_read += image.held && image.published ? 1 : 0;
   }
-  if (table.slot_bytes > 0 && promise_.slots.slots() != left) {
-    return wrong("promised slots", promise_.slots.slots(), left);
+  // A published image that nobody goes on from (the last one) had nothing reserved for it.
+  const uint32_t least = terms_.images() - std::min(terms_.images(), held);
+  const uint32_t most = terms_.images() + to_read - held;
+  const uint32_t promised = memory_->image_pages() > 0
+                                ? promise_.state.pages() / memory_->image_pages()
+                                : promise_.slots.slots();
+  if (promised < least || promised > most) return wrong("promised images", promised, most);
+  if (table.slot_bytes > 0 && promise_.slots.slots() != promised) {
+    return wrong("promised slots", promise_.slots.slots(), promised);
   }
   return Status::Ok();
 }

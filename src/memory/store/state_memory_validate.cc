@@ -9,84 +9,78 @@
 namespace tessera::store {
 namespace {
 
-// What the sequences say of one pool.
-struct Owned {
-  std::vector<uint8_t> pages;  // seen already
-  uint32_t held = 0;
-  uint32_t promised = 0;
-  bool wrong = false;  // a page has two owners, is free, or is held as the other kind
-
-  void Add(PageId page, const PagePool& pool, bool state) {
-    ++held;
-    wrong = wrong || pages[page.index()]++ != 0 || !pool.IsHeld(page) ||
-            pool.IsHeldByState(page) != state;
-  }
-  Status Compare(const PagePool& pool, const std::string& name) const {
-    const uint32_t pool_held = pool.held_attention_pages() + pool.held_state_pages();
-    if (!wrong && held == pool_held && promised == pool.reserved_pages()) return Status::Ok();
-    return {StatusCode::kFailed,
-            fmt::format("store: pool '{}' has {} pages held and {} reserved, its owners {} and "
-                        "{}{}",
-                        name, pool_held, pool.reserved_pages(), held, promised,
-                        wrong ? ", and a page with two owners or of the wrong kind" : "")};
-  }
-};
-
-Status ValidateSlots(const SlabSlots& slabs, std::vector<SlotId>* slots) {
-  std::sort(slots->begin(), slots->end());
-  bool wrong = std::adjacent_find(slots->begin(), slots->end()) != slots->end();
-  for (SlotId slot : *slots) wrong = wrong || !slabs.IsUsed(slot);
-  if (!wrong && slots->size() == slabs.used_slots()) return Status::Ok();
-  return {StatusCode::kFailed,
-          fmt::format("store: {} slots are used, {} have an owner{}", slabs.used_slots(),
-                      slots->size(), wrong ? ", one of them two or none" : "")};
-}
+Status Wrong(std::string what) { return {StatusCode::kFailed, "store: " + std::move(what)}; }
 
 }  // namespace
 
-Status StateMemory::Validate(int level) const {
-  for (const std::unique_ptr<PoolMemory>& pool : pools_) {
-    TESSERA_RETURN_IF_ERROR(pool->pages().Validate(level));
-  }
-  if (slabs_ != nullptr) TESSERA_RETURN_IF_ERROR(slabs_->Validate(level));
+Status StateMemory::Validate(LedgerLock& lock, int level) const {
+  TESSERA_RETURN_IF_ERROR(ledger_->Validate(lock, level));
+  if (index_ != nullptr) TESSERA_RETURN_IF_ERROR(index_->Validate(lock, level));
   if (level < 3) return Status::Ok();
   for (const SequenceHold* sequence = sequences_; sequence != nullptr; sequence = sequence->next_) {
     TESSERA_RETURN_IF_ERROR(sequence->Validate());
   }
-  return ValidateOwners();
+  return ValidateOwners(lock);
 }
 
-// S2, and that no page is held or promised without a sequence or a slab behind it.
-Status StateMemory::ValidateOwners() const {
-  std::vector<Owned> owned(pools_.size());
-  for (size_t i = 0; i < pools_.size(); ++i) {
-    owned[i].pages.resize(pools_[i]->pages().total_pages(), 0);
+// S2, and that no page is held or promised without a sequence, an entry or a slab behind it.
+Status StateMemory::ValidateOwners(LedgerLock& lock) const {
+  const size_t pools = table_.pools.size();
+  std::vector<std::vector<uint8_t>> written(pools);  // by sequences, unpublished
+  std::vector<uint64_t> promised(pools, 0);
+  uint32_t slots = 0;
+  for (size_t i = 0; i < pools; ++i) {
+    written[i].resize(ledger_->pool(static_cast<int>(i)).total_pages(), 0);
   }
-  std::vector<SlotId> slots;
+  bool twice = false;
+  auto own = [&](int pool, PageId page) {
+    if (ledger_->owner(pool, page).valid()) return;
+    twice = twice || written[static_cast<size_t>(pool)][page.index()]++ != 0;
+  };
   for (const SequenceHold* sequence = sequences_; sequence != nullptr; sequence = sequence->next_) {
     if (attention() != nullptr) {
-      Owned& pool = owned[static_cast<size_t>(table_.attention_pool)];
-      pool.promised += sequence->promise().attention.pages();
-      for (PageId page : sequence->attention_pages()) pool.Add(page, attention()->pages(), false);
+      promised[static_cast<size_t>(table_.attention_pool)] += sequence->promise().attention.pages();
+      for (PageId page : sequence->own_pages()) own(table_.attention_pool, page);
+      if (sequence->replaced_page().valid()) own(table_.attention_pool, sequence->replaced_page());
     }
     if (state() == nullptr) continue;
-    Owned& pool = owned[static_cast<size_t>(table_.state_pool)];
-    pool.promised += sequence->promise().state.pages();
+    promised[static_cast<size_t>(table_.state_pool)] += sequence->promise().state.pages();
     for (int i = 0; i < 2; ++i) {
-      if (!sequence->image(i).held) continue;
-      for (PageId page : sequence->image(i).pages) pool.Add(page, state()->pages(), true);
-      if (slabs_ != nullptr) slots.push_back(sequence->image(i).slot);
+      const ImageHold& image = sequence->image(i);
+      if (!image.held) continue;
+      for (PageId page : image.pages) own(table_.state_pool, page);
+      if (image.slot.valid() && !ledger_->slot_owner(image.slot).valid()) ++slots;
     }
   }
-  if (slabs_ != nullptr) {
-    TESSERA_RETURN_IF_ERROR(ValidateSlots(*slabs_, &slots));
-    owned[static_cast<size_t>(table_.state_pool)].held += slabs_->slab_pages();
-    owned[static_cast<size_t>(table_.state_pool)].promised += slabs_->spare_pages();
+  if (twice) return Wrong("two sequences write the same page");
+  for (size_t i = 0; i < pools; ++i) {
+    const int pool = static_cast<int>(i);
+    const LedgerPoolCounts counts = ledger_->counts(lock, pool);
+    uint64_t there = counts.draining;
+    for (uint32_t page = 0; page < written[i].size(); ++page) {
+      there += written[i][page] + (ledger_->owner(pool, PageId(page)).valid() ? 1u : 0u);
+    }
+    if (pool == ledger_->slab_pool()) {
+      there += ledger_->slabs()->slab_pages();
+      promised[i] += ledger_->slabs()->spare_pages();
+    }
+    if (there != counts.held + counts.cached + counts.draining || promised[i] != counts.reserved) {
+      return Wrong(
+          fmt::format("pool '{}' has {} pages taken and {} reserved, their owners {} and {}",
+                      table_.pools[i].name, counts.held + counts.cached + counts.draining,
+                      counts.reserved, there, promised[i]));
+    }
   }
-  for (size_t i = 0; i < pools_.size(); ++i) {
-    TESSERA_RETURN_IF_ERROR(owned[i].Compare(pools_[i]->pages(), table_.pools[i].name));
+  if (ledger_->slabs() == nullptr) return Status::Ok();
+  uint32_t owned = 0;
+  for (uint32_t slot = 0;
+       slot < ledger_->slabs()->slots_per_page() * ledger_->pool(table_.state_pool).total_pages();
+       ++slot) {
+    owned += ledger_->slot_owner(SlotId(slot)).valid() ? 1 : 0;
   }
-  return Status::Ok();
+  if (owned + slots == ledger_->slabs()->used_slots()) return Status::Ok();
+  return Wrong(fmt::format("{} slots are used, {} have an owner", ledger_->slabs()->used_slots(),
+                           owned + slots));
 }
 
 }  // namespace tessera::store

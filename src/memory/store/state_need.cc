@@ -13,14 +13,20 @@ uint32_t Saturate(uint64_t count) {
 
 }  // namespace
 
+uint32_t ImagePages(const Organisation& table, const Terms& terms) {
+  return table.state_pool < 0 ? 0 : table.state_pages + terms.extra_image_pages;
+}
+
 StateNeed NeedOf(const Organisation& table, const Terms& terms) {
   std::vector<uint64_t> pages(table.pools.size(), 0);
   StateNeed need;
   if (table.attention_pool >= 0) {
-    pages[static_cast<size_t>(table.attention_pool)] += table.AttentionPages(terms.max_tokens);
+    pages[static_cast<size_t>(table.attention_pool)] +=
+        table.AttentionPages(terms.max_tokens) - table.AttentionPages(terms.shared_tokens);
   }
   if (table.state_pool >= 0) {
-    pages[static_cast<size_t>(table.state_pool)] += uint64_t{terms.images()} * table.state_pages;
+    pages[static_cast<size_t>(table.state_pool)] +=
+        uint64_t{terms.images()} * ImagePages(table, terms);
     need.slots = table.slot_bytes > 0 ? terms.images() : 0;
   }
   need.bytes = need.slots * table.slot_bytes * table.planes;
@@ -48,7 +54,7 @@ std::vector<uint64_t> PagesFor(const Organisation& table, const StateNeed& need,
   return pages;
 }
 
-uint64_t BudgetOf(const Organisation& table, const Terms& terms, uint64_t sequences) {
+uint64_t PoolBytesOf(const Organisation& table, const Terms& terms, uint64_t sequences) {
   std::vector<uint64_t> pages = PagesFor(table, NeedOf(table, terms), sequences);
   for (uint64_t& count : pages) {
     if (count > kMaxPoolIndices) return std::numeric_limits<uint64_t>::max();

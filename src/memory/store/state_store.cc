@@ -7,9 +7,24 @@
 #include "memory/store/state_memory.h"
 
 namespace tessera {
+namespace {
+
+Status CheckOptions(const StoreOptions& options) {
+  if (options.reuse.checkpoint_grid < 1) {
+    return InvalidArgument("checkpoint grid is 0, expected at least 1 token");
+  }
+  if (!options.extra_kinds.empty() && options.shape.recurrent_layers == 0) {
+    return InvalidArgument("a model without recurrent layers keeps no kind of state but attention");
+  }
+  return Status::Ok();
+}
+
+}  // namespace
 
 struct StateStore::Impl {
   store::StateMemory memory;
+
+  Match Find(LedgerLock& lock, const SequenceRequest& request) const;
 };
 
 struct SequenceState::State {
@@ -20,12 +35,19 @@ StateStore::StateStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 StateStore::~StateStore() = default;
 
 Result<std::unique_ptr<StateStore>> StateStore::Create(const StoreOptions& options) {
-  TESSERA_ASSIGN_OR_RETURN(Organisation table, MakeOrganisation(options.organisation, options.shape,
-                                                                options.budget_bytes));
-  store::ArenaLayout layout = store::LayOutPools(table, options.budget_bytes);
-  TESSERA_ASSIGN_OR_RETURN(Arena arena, Arena::Map(layout.bytes));
+  TESSERA_RETURN_IF_ERROR(CheckOptions(options));
+  const KeptRows rows = options.reuse.enabled ? KeptRows(options.reuse.row_width) : KeptRows();
+  const uint64_t pool_bytes = rows.PoolBytes(options.budget_bytes);
+  TESSERA_ASSIGN_OR_RETURN(Organisation table,
+                           MakeOrganisation(options.organisation, options.shape, pool_bytes));
+  const store::ArenaLayout layout = store::LayOutPools(
+      table, options.budget_bytes, rows.Units(options.budget_bytes) * rows.unit_bytes());
+  Arena arena;
+  if (!options.dry) {
+    TESSERA_ASSIGN_OR_RETURN(arena, Arena::Map(layout.bytes));
+  }
   std::unique_ptr<Impl> impl(
-      new Impl{store::StateMemory(options, std::move(table), std::move(layout), std::move(arena))});
+      new Impl{store::StateMemory(options, std::move(table), rows, layout, std::move(arena))});
   return std::unique_ptr<StateStore>(new StateStore(std::move(impl)));
 }
 
@@ -33,11 +55,13 @@ const StateShape& StateStore::shape() const { return impl_->memory.shape(); }
 const Organisation& StateStore::organisation() const { return impl_->memory.table(); }
 
 StateNeed StateStore::NeedFor(uint64_t max_tokens, bool may_fork) const {
-  return store::NeedOf(organisation(), {max_tokens, may_fork});
+  return store::NeedOf(organisation(),
+                       {max_tokens, may_fork, impl_->memory.extra_image_pages(), 0});
 }
 
 uint64_t StateStore::BudgetFor(uint64_t max_tokens, bool may_fork) const {
-  return store::BudgetOf(organisation(), {max_tokens, may_fork}, 1);
+  const store::Terms terms{max_tokens, may_fork, impl_->memory.extra_image_pages(), 0};
+  return impl_->memory.rows().BudgetFor(store::PoolBytesOf(organisation(), terms, 1));
 }
 
 Result<uint64_t> StateStore::BudgetForSequences(const StateShape& shape,
@@ -45,22 +69,96 @@ Result<uint64_t> StateStore::BudgetForSequences(const StateShape& shape,
                                                 uint32_t sequences, uint64_t max_tokens,
                                                 bool may_fork) {
   TESSERA_ASSIGN_OR_RETURN(Organisation table, DescribeOrganisation(organisation, shape));
-  return store::BudgetOf(table, {max_tokens, may_fork}, sequences);
+  return store::PoolBytesOf(table, {max_tokens, may_fork, 0, 0}, sequences);
 }
 
-AdmitResult StateStore::Admit(uint64_t max_tokens, bool may_fork) {
-  const store::Terms terms{max_tokens, may_fork};
+// ---- Admission.
+
+Match StateStore::Impl::Find(LedgerLock& lock, const SequenceRequest& request) const {
+  if (memory.index() != nullptr && request.lookup && !request.prompt.empty()) {
+    return memory.index()->Find(
+        lock, {.prompt = request.prompt, .salt = request.salt, .from_row = request.from_row});
+  }
+  Match match;
+  match.report =
+      ComputedReport(static_cast<uint32_t>(request.prompt.size()), ComputeReason::kDisabled);
+  return match;
+}
+
+AdmitResult StateStore::Admit(const SequenceRequest& request) {
+  store::StateMemory& memory = impl_->memory;
+  TESSERA_CHECK(request.max_tokens >= request.prompt.size());
+  LedgerLock lock(memory.ledger());
   AdmitResult result;
-  result.outcome = impl_->memory.CanPromise(terms, &result.reason);
-  if (result.outcome != Admission::kAdmitted) return result;
-  std::unique_ptr<SequenceState::State> state(new SequenceState::State{
-      store::SequenceHold(&impl_->memory, terms, impl_->memory.MakePromise(terms))});
+  Match match = impl_->Find(lock, request);
+  Lease lease;
+  if (match.boundary.valid()) lease = memory.index()->Adopt(lock, match);
+  store::Terms terms{request.max_tokens, request.may_fork, memory.extra_image_pages(),
+                     lease.shared_tokens()};
+  result.outcome = memory.CanPromise(terms, &result.reason);
+  if (result.outcome == Admission::kMustWait && lease.held() && !memory.has_sequences()) {
+    // The checkpoint and the block to be copied are the pages that are missing, and nobody is there
+    // whose end would help.
+    memory.index()->Release(lock, &lease);
+    match.boundary = NodeId();
+    match.report = ComputedReport(match.report.prompt_tokens, ComputeReason::kEvicted);
+    terms.shared_tokens = 0;
+    result.outcome = memory.CanPromise(terms, &result.reason);
+  }
+  store::Promise promise;
+  if (result.outcome == Admission::kAdmitted && !memory.MakePromise(lock, terms, &promise)) {
+    result.outcome = Admission::kMustWait;
+    result.reason = "what is cached is retained for sequences that run";
+  }
+  if (result.outcome != Admission::kAdmitted) {
+    if (lease.held()) memory.index()->Release(lock, &lease);
+    return result;
+  }
+  memory.CountAdmission(lock, match);
+  std::unique_ptr<SequenceState::State> state(new SequenceState::State{store::SequenceHold(
+      lock, &memory, request, terms, match, std::move(lease), std::move(promise))});
   result.sequence = SequenceState(std::move(state));
   return result;
 }
 
-StoreStats StateStore::Stats() const { return impl_->memory.Stats(); }
-Status StateStore::Validate(int level) const { return impl_->memory.Validate(level); }
+MatchReport StateStore::Lookup(const SequenceRequest& request) const {
+  LedgerLock lock(impl_->memory.ledger());
+  return impl_->Find(lock, request).report;
+}
+
+void StateStore::OpenStep() {
+  LedgerLock lock(impl_->memory.ledger());
+  impl_->memory.ledger().OpenStep(lock);
+}
+
+void StateStore::CloseStep() {
+  LedgerLock lock(impl_->memory.ledger());
+  impl_->memory.ledger().CloseStep(lock);
+  impl_->memory.ledger().Resume(lock);
+}
+
+std::vector<BoundaryInfo> StateStore::Boundaries(size_t limit, size_t prefix_tokens) const {
+  LedgerLock lock(impl_->memory.ledger());
+  return impl_->memory.Boundaries(lock, limit, prefix_tokens);
+}
+
+uint64_t StateStore::Clear() {
+  if (impl_->memory.index() == nullptr) return 0;
+  LedgerLock lock(impl_->memory.ledger());
+  return impl_->memory.index()->Clear(lock);
+}
+
+StoreStats StateStore::Stats() const {
+  LedgerLock lock(impl_->memory.ledger());
+  return impl_->memory.Stats(lock);
+}
+
+Status StateStore::Validate(int level) const {
+  LedgerLock lock(impl_->memory.ledger());
+  return impl_->memory.Validate(lock, level);
+}
+
+// ---- Sequences.
 
 SequenceState::SequenceState(std::unique_ptr<State> state) : state_(std::move(state)) {}
 SequenceState::SequenceState(SequenceState&& other) noexcept = default;
@@ -69,17 +167,35 @@ SequenceState::~SequenceState() = default;
 
 uint64_t SequenceState::position() const { return state_->hold.position(); }
 uint64_t SequenceState::max_tokens() const { return state_->hold.terms().max_tokens; }
+const MatchReport& SequenceState::match() const { return state_->hold.match(); }
+std::span<const float> SequenceState::kept_row() const { return state_->hold.kept_row(); }
+uint32_t SequenceState::TokensToCut() const { return state_->hold.TokensToCut(); }
+void SequenceState::AddCut(uint32_t position) { state_->hold.AddCut(position); }
 uint32_t SequenceState::first_new_group() const { return state_->hold.first_new_group(); }
 uint32_t SequenceState::last_new_group() const { return state_->hold.last_new_group(); }
 
 StateView SequenceState::BeginStep(uint32_t tokens, bool fork) {
   TESSERA_CHECK(state_ != nullptr);
-  return state_->hold.BeginStep(tokens, fork);
+  LedgerLock lock(state_->hold.memory().ledger());
+  return state_->hold.BeginStep(lock, tokens, fork);
 }
+
+void SequenceState::CopyShared() { state_->hold.CopyShared(); }
 
 void SequenceState::EndStep() {
   TESSERA_CHECK(state_ != nullptr);
-  state_->hold.EndStep();
+  LedgerLock lock(state_->hold.memory().ledger());
+  state_->hold.EndStep(lock);
+}
+
+void SequenceState::Publish(std::span<const TokenId> history, std::span<const float> row,
+                            bool last) {
+  LedgerLock lock(state_->hold.memory().ledger());
+  state_->hold.Publish(lock, history, row, last);
+}
+
+std::vector<std::byte*> SequenceState::ExtraPages(size_t kind, bool source) const {
+  return state_->hold.ExtraPages(kind, source);
 }
 
 }  // namespace tessera

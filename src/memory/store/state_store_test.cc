@@ -207,7 +207,7 @@ TEST(StateStore, AFullStoreSaysWaitAndAdmitsAfterADrop) {
       held.push_back(*std::move(result.sequence));
     }
     EXPECT_EQ(result.outcome, Admission::kMustWait);
-    EXPECT_NE(result.reason.find("free now"), std::string::npos) << result.reason;
+    EXPECT_NE(result.reason.find("cached now"), std::string::npos) << result.reason;
     ASSERT_GT(held.size(), 2u);
     EXPECT_TRUE(store->Validate(3).ok());
     held.pop_back();

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/store/retainer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tessera::store {
+
+Retainer::Retainer(Ledger* ledger, const RetentionSpec& spec, uint32_t image_pages,
+                   uint32_t pool_pages)
+    : ledger_(ledger), spec_(spec) {
+  if (!on()) return;
+  producers_.resize(ledger->capacity(EntryType::kCheckpoint), nullptr);
+  if (spec_.kind != RetentionSpec::Kind::kAfter) return;
+  after_max_ = static_cast<size_t>(spec_.share * pool_pages / std::max(1u, image_pages));
+  after_.resize(after_max_);
+}
+
+void Retainer::Produced(LedgerLock& lock, EntryId checkpoint, ProducerRetentions* retentions) {
+  TESSERA_DCHECK(lock.Guards(*ledger_));
+  producers_[checkpoint.index()] = retentions;
+  retentions->produced.push_back(checkpoint);
+}
+
+void Retainer::Wanted(LedgerLock& lock, EntryId checkpoint, uint32_t hits) {
+  ProducerRetentions*& producer = producers_[checkpoint.index()];
+  if (producer == nullptr || hits < spec_.wanted_by) return;
+  producer->held.push_back(ledger_->Retain(lock, checkpoint));
+  producer = nullptr;  // once
+  ++retained_;
+}
+
+void Retainer::Ended(LedgerLock& lock, ProducerRetentions* retentions) {
+  for (EntryId checkpoint : retentions->produced) {
+    // Another one's by now, when this one's was reclaimed and the index given away.
+    if (producers_[checkpoint.index()] == retentions) producers_[checkpoint.index()] = nullptr;
+  }
+  for (Retention& retention : retentions->held) {
+    Retention dropped = std::move(retention);
+    if (after_max_ > 0) {
+      std::swap(dropped, after_[first_]);  // the oldest makes way
+      first_ = (first_ + 1) % after_max_;
+    }
+    if (!dropped.held()) continue;
+    ledger_->Release(lock, std::move(dropped));
+    --retained_;
+  }
+  retentions->produced.clear();
+  retentions->held.clear();
+}
+
+void Retainer::ReleaseAll(LedgerLock& lock) {
+  for (Retention& retention : after_) {
+    if (retention.held()) ledger_->Release(lock, std::move(retention));
+  }
+  retained_ = 0;
+}
+
+}  // namespace tessera::store
