@@ -27,7 +27,8 @@
 //
 // G1  Per pool, after every call: free + reserved + held + cached + draining = total. Cached are
 //     the pages of entries nobody holds; held those of sequences and of entries somebody does;
-//     draining those that wait for a step to end.
+//     draining those that wait for a step to end. A slab is cached when all its used slots are of
+//     entries nobody holds, else held, also when one only waits.
 // G2  Every member of an entry that is not Bare has it as its owner, and no page or slot has two
 //     owners: the reverse index is one word per page.
 // G3  A page is returned to its pool only by the last Unref of a page without owner, or by `free`

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LedgerTwin is what a Ledger should say, for tests: sets of who holds what, from which every number
-// is counted anew when asked for. Slow, so that it is obvious.
+// LedgerTwin is what a Ledger should say, for tests: sets of who holds what, from which every
+// number is counted anew when asked for. Slow, so that it is obvious.
 #pragma once
 
 #include <algorithm>
