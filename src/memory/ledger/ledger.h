@@ -201,6 +201,8 @@ class Ledger {
   // reclaimed (whoever began that has the id), or the page is no entry's; otherwise the number of
   // entries invalidated.
   int ReclaimPage(LedgerLock& lock, int pool, PageId page);
+  // Whether an entry with a member in the page is retained.
+  bool IsRetained(int pool, PageId page) const;
   // Goes on with every transaction that stopped.
   void Resume(LedgerLock& lock);
   uint32_t unfinished() const { return static_cast<uint32_t>(unfinished_.size()); }
@@ -208,6 +210,7 @@ class Ledger {
   // Steps that run without the lock.
   void OpenStep(LedgerLock& lock);
   void CloseStep(LedgerLock& lock);
+  bool step_open() const { return open_steps_ > 0; }
 
   // Entries of a type that nobody holds.
   uint32_t idle_count(EntryType type) const { return table(type).idle; }

@@ -129,6 +129,18 @@ int Ledger::ReclaimSlab(LedgerLock& lock, PageId slab) {
   return invalidated;
 }
 
+bool Ledger::IsRetained(int pool_index, PageId page) const {
+  const EntryId owner = this->owner(pool_index, page);
+  if (owner.valid()) return at(owner).retentions > 0;
+  if (slabs_ == nullptr || pool_index != slab_pool_) return false;
+  const uint32_t slots = slabs_->slots_per_page();
+  for (uint32_t i = 0; i < slots; ++i) {
+    const EntryId entry = slot_owner(SlotId(page.index() * slots + i));
+    if (entry.valid() && at(entry).retentions > 0) return true;
+  }
+  return false;
+}
+
 void Ledger::Resume(LedgerLock& lock) {
   for (size_t i = unfinished_.size(); i > 0; --i) {
     // Going down, so that an entry that ends and is erased shifts only what was looked at.

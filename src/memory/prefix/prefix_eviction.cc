@@ -106,6 +106,8 @@ void PrefixIndex::Consider(LedgerLock& lock, NodeId id) {
 }
 
 bool PrefixIndex::MakeRoom(LedgerLock& lock, int pool, FunctionRef<bool()> enough) {
+  // While a step is open what is evicted drains: all of it would go, and nothing be free.
+  if (ledger_->step_open()) return enough();
   ledger_->Resume(lock);  // what an interrupted reclaim had begun to free
   while (!enough()) {
     if (!EvictOne(lock, pool, EvictionRank::kRetained) && !EvictBelowHeld(lock, pool)) return false;
@@ -115,6 +117,7 @@ bool PrefixIndex::MakeRoom(LedgerLock& lock, int pool, FunctionRef<bool()> enoug
 
 bool PrefixIndex::MakeRoomUpTo(LedgerLock& lock, int pool, EvictionRank highest,
                                FunctionRef<bool()> enough) {
+  if (ledger_->step_open()) return enough();
   while (!enough()) {
     if (!EvictOne(lock, pool, highest)) return false;
   }
@@ -178,10 +181,7 @@ bool PrefixIndex::EvictBelowHeld(LedgerLock& lock, int pool) {
   for (uint32_t looked = 0; looked < pages; ++looked) {
     const PageId page(hand);
     hand = (hand + 1) % pages;
-    if (options_.strict_retention) {
-      const EntryId owner = ledger_->owner(pool, page);
-      if (owner.valid() && ledger_->retentions(owner) > 0) continue;
-    }
+    if (options_.strict_retention && ledger_->IsRetained(pool, page)) continue;
     if (ledger_->ReclaimPage(lock, pool, page) > 0) return true;
   }
   return false;

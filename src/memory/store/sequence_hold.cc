@@ -87,6 +87,8 @@ SequenceHold::~SequenceHold() {
   }
   promise_ = Promise();
   memory_->Unregister(this);
+  // Entries that Clear marked to go when this sequence lets them.
+  memory_->ledger().Resume(lock);
 }
 
 std::span<const float> SequenceHold::kept_row() const {
