@@ -19,6 +19,8 @@ ALLOWED = {
     "memory/ledger": MEMORY_CORE + ["memory/pool"],
     "memory/prefix": MEMORY_CORE + ["memory/pool", "memory/ledger"],
     "memory/store": MEMORY_CORE + ["memory/pool", "memory/ledger", "memory/prefix"],
+    # What the store would allocate, without one: it calls the store's own sizing.
+    "memory/plan": MEMORY_CORE + ["memory/store"],
     "compute/tensor": ["base", "port"],
     "compute/kernels": MEMORY_CORE + ["compute/tensor"],
     "compute/gguf": ["base", "port"],

@@ -174,16 +174,23 @@ Result<Organisation> DescribeOrganisation(const OrganisationSpec& spec, const St
 Result<Organisation> MakeOrganisation(const OrganisationSpec& spec, const StateShape& shape,
                                       uint64_t budget_bytes) {
   TESSERA_ASSIGN_OR_RETURN(Organisation table, DescribeOrganisation(spec, shape));
-  uint64_t left_bytes = budget_bytes;
+  const std::vector<uint64_t> bytes = PoolBytes(table, budget_bytes);
   for (size_t i = 0; i < table.pools.size(); ++i) {
-    PoolTable& pool = table.pools[i];
-    const bool last = i + 1 == table.pools.size();
-    const uint64_t pool_bytes =
-        last ? left_bytes : MultiplyDivide(budget_bytes, pool.share, kShareScale);
-    TESSERA_RETURN_IF_ERROR(SetPageCount(pool_bytes, table, i, &pool));
-    left_bytes -= pool_bytes;
+    TESSERA_RETURN_IF_ERROR(SetPageCount(bytes[i], table, i, &table.pools[i]));
   }
   return table;
+}
+
+std::vector<uint64_t> PoolBytes(const Organisation& table, uint64_t budget_bytes) {
+  std::vector<uint64_t> bytes;
+  uint64_t left_bytes = budget_bytes;
+  for (size_t i = 0; i < table.pools.size(); ++i) {
+    const bool last = i + 1 == table.pools.size();
+    bytes.push_back(last ? left_bytes
+                         : MultiplyDivide(budget_bytes, table.pools[i].share, kShareScale));
+    left_bytes -= bytes.back();
+  }
+  return bytes;
 }
 
 uint64_t BudgetForPages(const Organisation& table, std::span<const uint64_t> pages) {

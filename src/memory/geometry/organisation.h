@@ -107,6 +107,9 @@ Result<Organisation> DescribeOrganisation(const OrganisationSpec& spec, const St
 Result<Organisation> MakeOrganisation(const OrganisationSpec& spec, const StateShape& shape,
                                       uint64_t budget_bytes);
 
+// Bytes of each pool within `budget_bytes`: what MakeOrganisation cuts into pages.
+std::vector<uint64_t> PoolBytes(const Organisation& table, uint64_t budget_bytes);
+
 // The least budget whose table has at least pages[i] pages in pool i; 2^64-1 when it is beyond
 // that.
 uint64_t BudgetForPages(const Organisation& table, std::span<const uint64_t> pages);

@@ -7,11 +7,13 @@
 
 #include "base/random.h"
 #include "memory/geometry/model_shapes.h"
+#include "memory/geometry/random_shape.h"
 
 namespace tessera {
 namespace {
 
 using testing::FalconH1_7B;
+using testing::RandomShape;
 
 constexpr std::array<const char*, 5> kAll = {"s0", "s1", "s2", "d0", "s3"};
 
@@ -282,23 +284,6 @@ TEST(Organisation, AttentionPagesSaturateInsteadOfWrapping) {
 }
 
 // --- Properties over random shapes ----------------------------------------------------------
-
-StateShape RandomShape(Random* random) {
-  StateShape s;
-  s.attention_layers = static_cast<uint32_t>(random->Below(9));
-  s.recurrent_layers = static_cast<uint32_t>(random->Below(9));
-  s.kv_heads = 1 + static_cast<uint32_t>(random->Below(8));
-  s.head_dim = 2 + 2 * static_cast<uint32_t>(random->Below(64));
-  if (random->Below(4) != 0) {
-    s.ssm_heads = 1 + static_cast<uint32_t>(random->Below(32));
-    s.ssm_head_dim = 1 + static_cast<uint32_t>(random->Below(64));
-    s.ssm_state = 1 + static_cast<uint32_t>(random->Below(random->Below(8) == 0 ? 9000 : 256));
-  }
-  s.conv_channels = 1 + static_cast<uint32_t>(random->Below(random->Below(8) == 0 ? 90000 : 2000));
-  s.conv_taps = static_cast<uint32_t>(random->Below(5));
-  s.state_type = random->Below(2) == 0 ? StateType::kF32 : StateType::kBF16;
-  return s;
-}
 
 void ExpectO1(const Organisation& t, uint64_t budget) {
   uint64_t total = 0;

@@ -3,7 +3,7 @@
 // What a sequence of some length takes of an organisation: the one place where admission, sizing
 // and the reported budget get their numbers, so that they cannot drift apart.
 //
-// Private to memory/store. Threads: pure functions of their arguments.
+// Private to memory/store and memory/plan. Threads: pure functions of their arguments.
 #pragma once
 
 #include <cstdint>
