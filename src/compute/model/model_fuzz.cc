@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // libFuzzer over all that stands between the bytes of a file and a model that runs: container,
-// shape, tokenizer, plan and packing of the weights. Each may refuse, with one line. Built again
-// with TESSERA_FUZZ_CANARY it claims that no file loads, which is false: that build must crash, or
-// the fuzzer does not reach the end.
+// shape, state geometry, tokenizer, plan and packing of the weights. Each may refuse, with one
+// line. Built again with TESSERA_FUZZ_CANARY it claims that no file loads, which is false: that
+// build must crash, or the fuzzer does not reach the end.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,6 +12,7 @@
 #include "compute/gguf/gguf_file.h"
 #include "compute/model/model.h"
 #include "compute/model/model_shape.h"
+#include "compute/model/state_geometry.h"
 #include "compute/tokenizer/tokenizer.h"
 #include "port/thread_pool.h"
 
@@ -38,7 +39,12 @@ void Load(std::span<const std::byte> bytes) {
     const auto tokens = tokenizer->Encode("The 12 kites'll fly.\n", {.parse_special = true});
     (void)tokenizer->Decode(tokens, true);
   }
-  if (Refused(ReadModelShape(*file))) return;
+  const auto geometry = ReadStateGeometry(*file);
+  const auto shape = ReadModelShape(*file);
+  if (!Refused(geometry)) TESSERA_CHECK(geometry->shape.Validate().ok());
+  if (Refused(shape)) return;
+  TESSERA_CHECK(geometry.has_value() &&
+                geometry->shape == shape->state_shape(StateType::kF32));  // N1
   const auto model = Model::Load(*file, threads);
   if (Refused(model)) return;
 #ifdef TESSERA_FUZZ_CANARY

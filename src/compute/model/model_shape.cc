@@ -6,27 +6,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "compute/gguf/gguf_file.h"
 #include "compute/gguf/printable.h"
+#include "compute/model/shape_reader.h"
 #include "port/float_environment.h"
 
 namespace tessera {
 namespace {
 
-// Bounds far above every published model (Falcon-H1-34B: 72 layers, rows of 21,504), so low that
-// no product of two of them times an element size leaves 64 bits and no row count leaves 32.
-constexpr uint32_t kLayersMax = 1u << 12;
-constexpr uint32_t kRowMax = 1u << 20;  // d, F, heads·head_dim, d_ssm, G·N
-constexpr uint32_t kHeadsMax = 1u << 12;
-constexpr uint32_t kHeadDimMax = 1u << 10;
-constexpr uint32_t kSsmStateMax = 1u << 12;
-constexpr uint32_t kConvKernelMax = 16;
 constexpr uint32_t kVocabularyMax = 1u << 24;
-constexpr uint32_t kContextMax = 1u << 30;
 // Published models use 1e4 to 1e11.
 constexpr float kRopeBaseMax = 1e30f;
 
@@ -35,59 +26,6 @@ constexpr std::array<std::pair<std::string_view, Architecture>, 3> kArchitecture
     {"mamba2", Architecture::kMamba2},
     {"llama", Architecture::kLlama},
 }};
-
-// Reads the keys of one architecture; every message names the file and the key.
-class ShapeReader {
- public:
-  ShapeReader(const GgufFile& file, std::string_view prefix) : file_(file), prefix_(prefix) {}
-
-  std::string Key(std::string_view name) const { return fmt::format("{}.{}", prefix_, name); }
-  bool Has(std::string_view name) const { return file_.FindValue(Key(name)) != nullptr; }
-
-  Status Refuse(std::string_view key, std::string_view expected, std::string_view found) const {
-    return BadFile(
-        fmt::format("{}: key '{}': expected {}, found {}", file_.path(), key, expected, found));
-  }
-
-  // A value in [min, max].
-  Status Read(std::string_view name, uint32_t min, uint32_t max, uint32_t* value) const {
-    TESSERA_ASSIGN_OR_RETURN(*value, file_.GetU32(Key(name)));
-    return InRange(name, *value, min, max);
-  }
-  Status ReadOr(std::string_view name, uint32_t fallback, uint32_t min, uint32_t max,
-                uint32_t* value) const {
-    TESSERA_ASSIGN_OR_RETURN(*value, file_.GetU32(Key(name), fallback));
-    return InRange(name, *value, min, max);
-  }
-  // A finite value greater than zero.
-  Status ReadPositive(std::string_view name, float fallback, float* value) const {
-    TESSERA_ASSIGN_OR_RETURN(*value, file_.GetF32(Key(name), fallback));
-    if (*value > 0) return Status::Ok();
-    return Refuse(Key(name), "a number above 0", fmt::format("{}", *value));
-  }
-  // `whole` must be a multiple of the key's value.
-  Status Divides(std::string_view name, uint32_t value, std::string_view whole_name,
-                 uint32_t whole) const {
-    if (whole % value == 0) return Status::Ok();
-    return Refuse(Key(name), fmt::format("a divisor of {} = {}", Key(whole_name), whole),
-                  fmt::format("{}", value));
-  }
-  // a·b, computed from two keys, must fit a row.
-  Status FitsRow(std::string_view a_name, uint32_t a, std::string_view b_name, uint32_t b) const {
-    if (uint64_t{a} * b <= kRowMax) return Status::Ok();
-    return Refuse(Key(a_name), fmt::format("at most {} / {} ({})", kRowMax, b, Key(b_name)),
-                  fmt::format("{}", a));
-  }
-
- private:
-  Status InRange(std::string_view name, uint32_t value, uint32_t min, uint32_t max) const {
-    if (value >= min && value <= max) return Status::Ok();
-    return Refuse(Key(name), fmt::format("{} to {}", min, max), fmt::format("{}", value));
-  }
-
-  const GgufFile& file_;
-  std::string_view prefix_;
-};
 
 Result<Architecture> ReadArchitecture(const GgufFile& file) {
   TESSERA_ASSIGN_OR_RETURN(std::string_view name, file.GetString("general.architecture"));
@@ -255,13 +193,6 @@ Status RefuseExperts(const GgufFile& file, const ShapeReader& reader) {
   if (experts == 0) return Status::Ok();
   return reader.Refuse(key, "0 (mixtures of experts are not supported)",
                        fmt::format("{}", experts));
-}
-
-std::string ModelName(const GgufFile& file) {
-  constexpr size_t kNameBytesMax = 128;
-  auto name = file.GetString("general.name", "");
-  if (name && !name->empty()) return Printable(*name, kNameBytesMax);
-  return Printable(std::filesystem::path(file.path()).stem().string(), kNameBytesMax);
 }
 
 }  // namespace

@@ -50,6 +50,8 @@ struct StateShape {
   uint32_t conv_taps = 0;      // K - 1
   StateType state_type = StateType::kF32;
 
+  bool operator==(const StateShape&) const = default;
+
   // kBadFile when it has no state at all, an odd head_dim, or sizes beyond 2^40 bytes.
   Status Validate() const;
 
