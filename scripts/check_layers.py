@@ -14,6 +14,7 @@ MEMORY_CORE = ["base", "port", "memory/geometry"]
 ALLOWED = {
     "base": [],
     "port": ["base"],
+    "trace": ["base"],
     "memory/geometry": ["base"],
     "memory/pool": MEMORY_CORE,
     "memory/ledger": MEMORY_CORE + ["memory/pool"],
