@@ -253,7 +253,10 @@ void Ledger::Release(LedgerLock& lock, Retention retention) {
   const EntryId entry = std::exchange(retention.entry_, EntryId());
   if (at(entry).generation != retention.generation_) return;
   TESSERA_CHECK(at(entry).retentions > 0);
-  --at(entry).retentions;
+  if (--at(entry).retentions > 0 || index_ == nullptr) return;
+  if (at(entry).holds == 0 && at(entry).state == ReclaimState::kLive) {
+    index_->BecameIdle(lock, entry);
+  }
 }
 
 void Ledger::AddRef(Record* record) {

@@ -73,7 +73,7 @@ class EntryIndex {
   virtual void SetOffered(LedgerLock& lock, EntryId entry, bool offered) = 0;
   // The entry is being reclaimed: forget it.
   virtual void Unlink(LedgerLock& lock, EntryId entry) = 0;
-  // Nobody holds the entry any more: it may be evicted.
+  // Nobody holds the entry any more, or nobody retains it: it may be evicted, or sooner.
   virtual void BecameIdle(LedgerLock& lock, EntryId entry) = 0;
 };
 

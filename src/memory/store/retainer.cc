@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/store/retainer.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace tessera::store {
 
-Retainer::Retainer(Ledger* ledger, const RetentionSpec& spec, uint32_t image_pages,
-                   uint32_t pool_pages)
-    : ledger_(ledger), spec_(spec) {
+Retainer::Retainer(Ledger* ledger, const RetentionSpec& spec) : ledger_(ledger), spec_(spec) {
   if (!on()) return;
   producers_.resize(ledger->capacity(EntryType::kCheckpoint), nullptr);
   if (spec_.kind != RetentionSpec::Kind::kAfter) return;
-  after_max_ = static_cast<size_t>(spec_.share * pool_pages / std::max(1u, image_pages));
+  // The pool holds so many checkpoints and nothing else.
+  after_max_ = static_cast<size_t>(spec_.share * ledger->capacity(EntryType::kCheckpoint));
   after_.resize(after_max_);
 }
 

@@ -32,8 +32,7 @@ struct ProducerRetentions {
 class Retainer {
  public:
   Retainer() = default;
-  // `checkpoint_capacity`: as many as there can be; `image_pages` each of `pool_pages`.
-  Retainer(Ledger* ledger, const RetentionSpec& spec, uint32_t image_pages, uint32_t pool_pages);
+  Retainer(Ledger* ledger, const RetentionSpec& spec);
 
   bool on() const { return spec_.kind != RetentionSpec::Kind::kOff; }
   // The sequence publishes it; `retentions` is where what is retained for it goes.

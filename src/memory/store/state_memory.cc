@@ -56,8 +56,7 @@ StateMemory::StateMemory(const StoreOptions& options, Organisation table, const 
   ledger_ = std::make_unique<Ledger>(LedgerOptions(row_units));
   ledger_->set_freed_bytes(this);
   if (options_.reuse.enabled) MakeIndex(row_units);
-  retainer_ = Retainer(ledger_.get(), options_.reuse.retention, image_pages_,
-                       state() == nullptr ? 0 : ledger_->pool(table_.state_pool).total_pages());
+  retainer_ = Retainer(ledger_.get(), options_.reuse.retention);
 }
 
 StateMemory::~StateMemory() {
