@@ -22,6 +22,7 @@
 #include "base/bytes.h"
 #include "cli/command_line.h"
 #include "cli/prompt_source.h"
+#include "compute/gguf/gguf_writer.h"
 
 namespace tessera::cli {
 namespace {
@@ -480,6 +481,107 @@ TEST(CommandLine, BenchRefusesWhatItDoesNotKnow) {
   ExpectOneLine(Tessera({"bench", "step", kModel, "--state", "f16"}), 2, "--state: 'f16'");
   ExpectOneLine(Tessera({"bench", "step", kModel, "--organisation", "s9"}), 2, "--organisation");
   ExpectOneLine(Tessera({"bench", "step", kModel, "--context", "8192"}), 2, "--context 8192");
+}
+
+// The plan of a file, in JSON, and what the engine then maps for it.
+TEST(CommandLine, PlanSaysInJsonWhatTheEngineMaps) {
+  const Outcome planned = Tessera({"plan", kModel, "--budget", "3MiB", "--organisation", "s2,s3",
+                                   "--users", "2", "--context", "500", "--json"});
+  ASSERT_EQ(planned.code, 0) << planned.error;
+  const auto json = nlohmann::json::parse(planned.out);
+  EXPECT_EQ(json["model"]["name"], "Harbour 2.8M");
+  EXPECT_EQ(json["model"]["architecture"], "falcon-h1");
+  EXPECT_EQ(json["model"]["runs"], true);
+  const auto& state = json["states"]["fp32"];
+  EXPECT_EQ(state["kept_row_bytes"], 768);
+  EXPECT_EQ(state["kept_rows"], 40);  // 31,457 B / 768
+  EXPECT_EQ(state["pool_bytes"], 3 * kMiB - 40 * 768);
+  EXPECT_EQ(state["checkpoint_price_tokens"].get<double>(), 173440.0 / 1280);
+  const auto& s3 = state["organisations"][1];
+  EXPECT_EQ(s3["organisation"], "s3");
+  EXPECT_EQ(s3["error"], nullptr);
+  EXPECT_EQ(s3["pools"][0]["page_bytes"], 5 * 4096);
+  EXPECT_EQ(s3["pools"][0]["pages"], (3 * kMiB - 40 * 768) / (5 * 4096));
+  EXPECT_EQ(s3["checkpoint"]["bytes"], 180 * kKiB);
+  EXPECT_EQ(json["states"]["bf16"]["organisations"][1]["checkpoint"]["bytes"], 100 * kKiB);
+  const Outcome run = Tessera(OnHarbour(
+      {"--prompt", "x", "-n", "1", "--stats", "--organisation", "s2", "--budget", "3MiB"}));
+  ASSERT_EQ(run.code, 0) << run.error;
+  EXPECT_NE(
+      run.error.find("shared: " + state["organisations"][0]["pools"][0]["pages"].dump() + " pages"),
+      std::string::npos)
+      << run.error;
+}
+
+TEST(CommandLine, PlanPrintsATableOfAtMost100Columns) {
+  const Outcome outcome = Tessera({"plan", "--geometry", "nemotron-h-8b", "--budget", "16GiB"});
+  ASSERT_EQ(outcome.code, 0) << outcome.error;
+  EXPECT_EQ(outcome.error, "");
+  std::istringstream lines(outcome.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  for (const char* part :
+       {"nemotron-h-8b: 4 attention + 24 recurrent layers in 4 planes", "to be checked",
+        "kept rows", "6234 tokens of attention", "copies of the set", "With bf16 state in s3",
+        "- A plane's conv state of 360.00 KiB breaks the slot of 32.00 KiB"}) {
+    EXPECT_NE(outcome.out.find(part), std::string::npos) << part;
+  }
+  const Outcome twins =
+      Tessera({"plan"}, {"TESSERA_GEOMETRY=nemotron-h-8b", "TESSERA_BUDGET=16GiB"});
+  EXPECT_EQ(twins.out, outcome.out);
+}
+
+// Metadata alone, of an architecture the engine does not run.
+TEST(CommandLine, PlanReadsFilesTheEngineDoesNotRun) {
+  const Scratch scratch;
+  {
+    auto writer = GgufWriter::Create(scratch / "lfm2.gguf").value();
+    writer.AddString("general.architecture", "lfm2");
+    for (const auto& [key, value] :
+         std::vector<std::pair<std::string, uint32_t>>{{"block_count", 4},
+                                                       {"context_length", 4096},
+                                                       {"embedding_length", 2048},
+                                                       {"attention.head_count", 32},
+                                                       {"shortconv.l_cache", 3}}) {
+      writer.AddU32("lfm2." + key, value);
+    }
+    writer.AddI32Array("lfm2.attention.head_count_kv", std::vector<int32_t>{0, 8, 0, 8});
+    ASSERT_TRUE(writer.BeginData().ok());
+    ASSERT_TRUE(writer.Finish().ok());
+  }
+  const Outcome outcome = Tessera({"plan", scratch / "lfm2.gguf", "--state", "bf16", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.error;
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["model"]["runs"], false);
+  EXPECT_NE(json["model"]["why_not"].get<std::string>().find("'lfm2'"), std::string::npos);
+  EXPECT_EQ(json["model"]["planes"], 2);
+  EXPECT_EQ(json["context_tokens"], 4096);
+  EXPECT_EQ(json["states"].size(), 1u);
+  EXPECT_EQ(json["states"]["bf16"]["kinds"][1]["layer_bytes"], 8 * kKiB);
+}
+
+TEST(CommandLine, PlanErrorsAreOneLineWithTheCodeOfTheirKind) {
+  ExpectOneLine(Tessera({"plan"}), 2, "either MODEL or --geometry");
+  ExpectOneLine(Tessera({"plan", kModel, "--geometry", "jamba-mini"}), 2, "either MODEL or");
+  ExpectOneLine(Tessera({"plan", "--geometry", "falcon"}), 2, "falcon-h1-7b, qwen3-next-80b-a3b");
+  ExpectOneLine(Tessera({"plan", "no.gguf"}), 5, "no.gguf");
+  ExpectOneLine(Tessera({"plan", TESSERA_SOURCE_DIR "/LICENSE"}), 3, "LICENSE");
+  const auto with = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"plan", "--geometry", "falcon-h1-7b"});
+    return Tessera(flags);
+  };
+  ExpectOneLine(with({"--budget", "0"}), 2, "--budget");
+  ExpectOneLine(with({"--budget", "many"}), 2, "--budget");
+  ExpectOneLine(with({"--budget", "1KiB"}), 4, "must be at least");
+  ExpectOneLine(with({"--state", "f16"}), 2, "--state: 'f16'");
+  ExpectOneLine(with({"--organisation", "s3,s9"}), 2, "--organisation");
+  ExpectOneLine(with({"--set", "16"}), 2, "--set");
+  ExpectOneLine(with({"--set", "0,0"}), 2, "set");
+  ExpectOneLine(with({"--set", "1,2,3"}), 2, "found 3 numbers");
+  ExpectOneLine(with({"--set", "99999999999999,4"}), 2, "2^60");
+  ExpectOneLine(with({"--users", "0"}), 2, "users");
+  ExpectOneLine(with({"--context", "262145"}), 2, "262144");
+  ExpectOneLine(with({"--checkpoint-grid", "0"}), 2, "checkpoint-grid");
+  ExpectOneLine(with({"--chekpoint-grid", "1"}), 2, "did you mean --checkpoint-grid?");
 }
 
 TEST(CommandLine, NearestWordFindsSlipsOnly) {

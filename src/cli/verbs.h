@@ -21,6 +21,7 @@ using Action = std::function<int()>;
 
 Action AddRun(CLI::App& command);
 Action AddServe(CLI::App& command);
+Action AddPlan(CLI::App& command);
 Action AddVerify(CLI::App& command);
 Action AddBench(CLI::App& command);
 
@@ -34,6 +35,8 @@ struct Verb {
 inline constexpr Verb kVerbs[] = {
     {"run", "MODEL --prompt TEXT [flags]", "Continue a prompt and print the text", AddRun},
     {"serve", "MODEL [flags]", "Answer OpenAI-compatible requests over HTTP", AddServe},
+    {"plan", "MODEL | --geometry NAME [flags]", "Say what its state memory takes and holds",
+     AddPlan},
     {"verify", "MODEL [--quick] [flags]", "Prove exactness on this machine", AddVerify},
     {"bench", "kernels | step MODEL | make-model FILE", "Measure this machine and a model",
      AddBench},

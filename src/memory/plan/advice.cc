@@ -107,16 +107,14 @@ void AdvisePaging(const Facts& facts, std::vector<Advice>* advice) {
   const PagingTrade& trade = facts.plan.paging;
   const StateSet& set = facts.plan.set;
   const auto magnitude = static_cast<uint64_t>(std::abs(trade.delta_bytes));
-  std::string verdict = "for this set they take the same";
+  std::string verdict = "this set takes the same in both";
   if (trade.delta_bytes > 0) verdict = fmt::format("this set saves {}", FormatBytes(magnitude));
   if (trade.delta_bytes < 0) {
-    verdict = fmt::format(
-        "not S1 for this set, which is few attention blocks for its checkpoints: "
-        "{} more",
-        FormatBytes(magnitude));
+    verdict = fmt::format("not S1 for this set, which would take {} more", FormatBytes(magnitude));
   }
-  advice->push_back({"paging", fmt::format("{}; the set has {} for {}: {}.", RatioText(trade),
-                                           set.attention_blocks, set.checkpoints, verdict)});
+  advice->push_back(
+      {"paging", fmt::format("{}; the set has {} for {} checkpoints: {}.", RatioText(trade),
+                             set.attention_blocks, set.checkpoints, verdict)});
 }
 
 void AdvisePoolShape(const Facts& facts, std::vector<Advice>* advice) {

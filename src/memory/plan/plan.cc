@@ -80,6 +80,13 @@ Taken TakenOf(uint64_t bytes, uint64_t own_bytes) {
   return {bytes, bytes == kMany ? 0 : bytes - own_bytes};
 }
 
+// A sequence that shares nothing.
+store::Terms TermsOf(uint64_t tokens) {
+  store::Terms terms;
+  terms.max_tokens = tokens;
+  return terms;
+}
+
 uint64_t SlotBytes(const Organisation& table) { return table.slot_bytes * table.planes; }
 
 // What objects take of an organisation, whatever the budget.
@@ -89,22 +96,24 @@ void PlanObjects(const Plan& plan, OrganisationPlan* out) {
   const Organisation& table = out->table;
   const StateSet block = {1, 0, plan.set.block_tokens};
   const StateSet checkpoint = {0, 1, plan.set.block_tokens};
+  if (table.attention_pool >= 0) {
+    out->token_bytes = static_cast<double>(table.page_bytes_all_planes(table.attention_pool)) /
+                       (table.groups_per_page * kGroupTokens);
+  }
   out->block = TakenOf(StateSetBytes(table, 1, plan.set.block_tokens, 0), IdealBytes(shape, block));
   if (table.state_pool >= 0) {
     const uint64_t pages = table.state_pages * table.page_bytes_all_planes(table.state_pool);
     out->checkpoint = TakenOf(pages + SlotBytes(table), IdealBytes(shape, checkpoint));
   }
-  const store::Terms terms{plan.context_tokens, false};
   const uint64_t own =
       uint64_t{plan.context_tokens} * shape.kv_bytes_per_token_layer() * shape.attention_layers +
       IdealBytes(shape, checkpoint);
-  out->sequence = TakenOf(store::NeedOf(table, terms).bytes, own);
+  out->sequence = TakenOf(store::NeedOf(table, TermsOf(plan.context_tokens)).bytes, own);
   out->set = TakenOf(
       StateSetBytes(table, plan.set.attention_blocks, plan.set.block_tokens, plan.set.checkpoints),
       IdealBytes(shape, plan.set));
-  const store::Terms prefix{std::min<uint64_t>(plan.least_prefix_tokens, geometry.context_length),
-                            false};
-  out->least_prefix_bytes = store::NeedOf(table, prefix).bytes;
+  const uint64_t prefix = std::min<uint64_t>(plan.least_prefix_tokens, geometry.context_length);
+  out->least_prefix_bytes = store::NeedOf(table, TermsOf(prefix)).bytes;
   if (table.slots_per_page > 0 && out->least_prefix_bytes != kMany) {  // the whole slab
     out->least_prefix_bytes += table.page_bytes_all_planes(table.state_pool) - SlotBytes(table);
   }
@@ -129,7 +138,7 @@ uint64_t Largest(uint64_t most, uint64_t pool_bytes, const Needed& needed) {
 void PlanUsers(const Plan& plan, OrganisationPlan* out) {
   const Organisation& table = out->table;
   const auto bytes_for = [&](uint64_t users, uint64_t tokens) {
-    return store::BudgetOf(table, {tokens, false}, users);
+    return store::PoolBytesOf(table, TermsOf(tokens), users);
   };
   const uint64_t needed = bytes_for(plan.users, plan.context_tokens);
   out->budget_for_users_bytes = needed == kMany ? kMany : plan.rows.BudgetFor(needed);
@@ -148,7 +157,8 @@ Result<OrganisationPlan> PlanOrganisation(const Plan& plan, const OrganisationSp
   Result<Organisation> cut = MakeOrganisation(spec, plan.geometry.shape, plan.pool_bytes);
   if (cut.has_value()) {
     out.table = *std::move(cut);
-    out.arena_bytes = store::LayOutPools(out.table, plan.pool_bytes).bytes;
+    const uint64_t row_bytes = plan.budget_bytes - plan.pool_bytes;
+    out.arena_bytes = store::LayOutPools(out.table, plan.budget_bytes, row_bytes).bytes;
     out.copies = CopiesOf(out.table, plan.set);
   } else {
     out.fits = cut.error();
@@ -195,7 +205,7 @@ Status PlanBudget(const PlanOptions& options, Plan* plan) {
     TESSERA_ASSIGN_OR_RETURN(
         const Organisation table,
         DescribeOrganisation(options.organisations.back(), plan->geometry.shape));
-    const uint64_t needed = store::BudgetOf(table, {plan->context_tokens, false}, plan->users);
+    const uint64_t needed = store::PoolBytesOf(table, TermsOf(plan->context_tokens), plan->users);
     plan->budget_bytes = plan->rows.BudgetFor(needed);
     if (plan->budget_bytes == kMany) {
       return InvalidArgument(

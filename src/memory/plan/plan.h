@@ -59,15 +59,16 @@ struct Taken {
 };
 
 struct OrganisationPlan {
-  Organisation table;  // its pages are those of the budget
-  Status fits;         // of the budget; its message has the bytes needed
-  uint64_t arena_bytes = 0;
+  Organisation table;        // its pages are those of the budget
+  Status fits;               // of the budget; its message has the bytes needed
+  uint64_t arena_bytes = 0;  // kept rows included
 
-  Taken block;          // T tokens of attention
-  Taken checkpoint;     // a slot by its own bytes
-  Taken sequence;       // L tokens and the live state
-  Taken set;            // slabs whole: the study's bytes(S)
-  uint64_t copies = 0;  // B / M_X(S)
+  double token_bytes = 0;  // of attention in full pages
+  Taken block;             // T tokens of attention
+  Taken checkpoint;        // a slot by its own bytes
+  Taken sequence;          // L tokens and the live state
+  Taken set;               // slabs whole: the study's bytes(S)
+  uint64_t copies = 0;     // B / M_X(S)
 
   // A shared prefix of `least_prefix_tokens` and its checkpoint, slabs whole.
   uint64_t least_prefix_bytes = 0;

@@ -84,7 +84,9 @@ void ExpectTheStoresFigures(const Plan& plan, const OrganisationPlan& planned) {
   StoreOptions options;
   options.shape = plan.geometry.shape;
   options.organisation = planned.table.spec;
-  options.budget_bytes = plan.pool_bytes;
+  options.budget_bytes = plan.budget_bytes;
+  options.reuse.enabled = plan.rows.unit_bytes() > 0;
+  options.reuse.row_width = plan.geometry.width;
   const auto store = StateStore::Create(options);
   ASSERT_EQ(store.has_value(), planned.fits.ok());
   if (!store.has_value()) {
@@ -93,6 +95,7 @@ void ExpectTheStoresFigures(const Plan& plan, const OrganisationPlan& planned) {
   }
   const StoreStats stats = (*store)->Stats();
   EXPECT_EQ(stats.arena_bytes, planned.arena_bytes);
+  EXPECT_EQ(stats.row_bytes, plan.kept_rows * plan.rows.unit_bytes());
   ASSERT_EQ(stats.pools.size(), planned.table.pools.size());
   for (size_t i = 0; i < stats.pools.size(); ++i) {
     EXPECT_EQ(stats.pools[i].name, planned.table.pools[i].name);
@@ -173,6 +176,8 @@ TEST(Plan, FalconH1_7BWithTwoByteStateIsTheStudys) {
     EXPECT_EQ(plan.organisations[i].set.bytes, 44 * expected[i] * kKiB);
     EXPECT_EQ(plan.organisations[i].set.waste_bytes, 44 * (expected[i] - 14'420) * kKiB);
   }
+  EXPECT_EQ(plan.organisations[0].token_bytes, 44 * 1557 * 1024 / 512.0);
+  EXPECT_EQ(plan.organisations[4].token_bytes, 44 * 1024);
   EXPECT_EQ(plan.organisations[0].block.waste_bytes, 44 * 1045 * kKiB);
   EXPECT_EQ(plan.organisations[1].checkpoint.waste_bytes, 44 * 491 * kKiB);
   EXPECT_EQ(plan.organisations[2].checkpoint.waste_bytes, 44 * 11 * kKiB);
