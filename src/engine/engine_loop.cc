@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -136,27 +137,28 @@ void EngineLoop::RunStep() {
   CloseStep();
 }
 
-Admission EngineLoop::Admit(SequenceId id) {
+AdmitAnswer EngineLoop::Admit(SequenceId id) {
   Sequence& sequence = *sequences_.at(id.index());
   AdmitResult result = store_->Admit(sequence.max_positions());
   switch (result.outcome) {
     case Admission::kAdmitted:
       sequence.Admit(std::move(*result.sequence));
-      break;
-    case Admission::kNeverFits:
-      sequence.Finish(FinishReason::kError, NoMemory(std::move(result.reason)));
-      refused_.push_back(&sequence);
-      break;
+      return {.outcome = AdmitAnswer::kAdmitted};
     case Admission::kMustWait:
+      return {.outcome = AdmitAnswer::kMustWait};
+    case Admission::kNeverFits:
       break;
   }
-  return result.outcome;
+  sequence.Finish(FinishReason::kError, NoMemory(std::move(result.reason)));
+  refused_.push_back(&sequence);
+  return {.outcome = AdmitAnswer::kNeverFits};
 }
 
 void EngineLoop::PlanStep() {
   MutexLock lock(state_mutex_);
   const auto admit = [this](SequenceId id) { return Admit(id); };
-  const Plan plan = Step(scheduler_, limits_, admit);
+  const auto tokens_to_cut = [](SequenceId) { return std::numeric_limits<uint32_t>::max(); };
+  const Plan plan = Step(scheduler_, limits_, admit, tokens_to_cut);
   // With nothing running the whole store is free: who must wait then would wait for ever.
   TESSERA_CHECK(!plan.items.empty() || scheduler_.empty());
   const uint64_t now_ns = NowNs();

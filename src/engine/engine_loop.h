@@ -61,7 +61,7 @@ class EngineLoop {
   void FailRefused();
   void CloseStep();
   // Called by Step, which PlanStep calls under state_mutex_; the analysis does not see through it.
-  Admission Admit(SequenceId id);
+  AdmitAnswer Admit(SequenceId id);
   // Ends a sequence that the scheduler may or may not still know.
   void Retire(Sequence& sequence) REQUIRES(state_mutex_);
   void EmitAndForget(Sequence* sequence);
