@@ -7,13 +7,17 @@
 #include "memory/store/state_store.h"
 
 namespace tessera {
+
 Result<Budget> ChooseBudget(const BudgetRequest& request) {
   TESSERA_ASSIGN_OR_RETURN(
-      const uint64_t least,
+      const uint64_t least_pools,
       StateStore::BudgetForSequences(request.shape, request.organisation, 1, kGroupTokens));
-  TESSERA_ASSIGN_OR_RETURN(const uint64_t full, StateStore::BudgetForSequences(
-                                                    request.shape, request.organisation,
-                                                    request.max_running, request.context_length));
+  TESSERA_ASSIGN_OR_RETURN(
+      const uint64_t full_pools,
+      StateStore::BudgetForSequences(request.shape, request.organisation, request.max_running,
+                                     request.context_length));
+  const uint64_t least = request.rows.BudgetFor(least_pools);
+  const uint64_t full = request.rows.BudgetFor(full_pools);
   const uint64_t left = request.available_bytes > request.fixed_bytes
                             ? request.available_bytes - request.fixed_bytes
                             : 0;
@@ -30,7 +34,7 @@ Result<Budget> ChooseBudget(const BudgetRequest& request) {
               .rule = fmt::format("half of the {} of memory left after weights and activations",
                                   FormatBytes(left))};
   }
-  if (budget.bytes < least) {
+  if (request.rows.PoolBytes(budget.bytes) < least_pools) {
     return NoMemory(
         fmt::format("the budget is {} bytes ({}), but the state of one sequence of {} tokens takes "
                     "{} bytes ({}) "
@@ -49,14 +53,14 @@ Result<Budget> ChooseBudget(const BudgetRequest& request) {
 }
 
 Result<uint32_t> LongestSequence(const StateShape& shape, const OrganisationSpec& organisation,
-                                 uint64_t budget_bytes, uint32_t context_length) {
+                                 uint64_t pool_bytes, uint32_t context_length) {
   uint32_t low = 0;
   uint32_t high = context_length;
   while (low < high) {  // the budget needed never falls as tokens grow
     const uint32_t middle = low + (high - low + 1) / 2;
     TESSERA_ASSIGN_OR_RETURN(const uint64_t needed,
                              StateStore::BudgetForSequences(shape, organisation, 1, middle));
-    if (needed <= budget_bytes) {
+    if (needed <= pool_bytes) {
       low = middle;
     } else {
       high = middle - 1;

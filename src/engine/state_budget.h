@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "memory/geometry/kept_rows.h"
 #include "memory/geometry/organisation.h"
 
 namespace tessera {
@@ -17,6 +18,7 @@ namespace tessera {
 struct BudgetRequest {
   OrganisationSpec organisation;
   StateShape shape;
+  KeptRows rows;                 // carved from the budget before the pools
   uint64_t asked_bytes = 0;      // 0: choose
   uint64_t available_bytes = 0;  // what the process may still take, weights not loaded
   uint64_t fixed_bytes = 0;      // weights and activations that will be taken from it
@@ -34,8 +36,9 @@ struct Budget {
 // group of tokens fits it, or when it cannot fit in memory.
 Result<Budget> ChooseBudget(const BudgetRequest& request);
 
-// The most tokens, up to `context_length`, that one sequence can have within a budget.
+// The most tokens, up to `context_length`, that one sequence can have in pools of so many bytes:
+// what kept rows leave of a budget.
 Result<uint32_t> LongestSequence(const StateShape& shape, const OrganisationSpec& organisation,
-                                 uint64_t budget_bytes, uint32_t context_length);
+                                 uint64_t pool_bytes, uint32_t context_length);
 
 }  // namespace tessera

@@ -49,19 +49,32 @@ TEST(StateBudget, DefaultIsHalfOfWhatIsLeftWhenThatIsLess) {
 
 TEST(StateBudget, TooSmallIsRefusedWithTheLeastThatWorks) {
   for (const char* name : {"s0", "s1", "s2", "s3", "d0", "d0:split=0.9"}) {
-    SCOPED_TRACE(name);
-    BudgetRequest request = FalconH1Request();
-    request.organisation = *OrganisationSpec::Parse(name);
-    const uint64_t least =
-        *StateStore::BudgetForSequences(request.shape, request.organisation, 1, kGroupTokens);
-    request.asked_bytes = least;
-    EXPECT_TRUE(ChooseBudget(request));
-    request.asked_bytes = least - 1;
-    const Result<Budget> refused = ChooseBudget(request);
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code(), StatusCode::kNoMemory);
-    EXPECT_NE(refused.error().message().find(std::to_string(least)), std::string::npos);
+    for (const KeptRows& rows : {KeptRows(), KeptRows(3072)}) {
+      SCOPED_TRACE(name);
+      BudgetRequest request = FalconH1Request();
+      request.organisation = *OrganisationSpec::Parse(name);
+      request.rows = rows;
+      const uint64_t least = rows.BudgetFor(
+          *StateStore::BudgetForSequences(request.shape, request.organisation, 1, kGroupTokens));
+      request.asked_bytes = least;
+      EXPECT_TRUE(ChooseBudget(request));
+      request.asked_bytes = least - 1;
+      const Result<Budget> refused = ChooseBudget(request);
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().code(), StatusCode::kNoMemory);
+      EXPECT_NE(refused.error().message().find(std::to_string(least)), std::string::npos);
+    }
   }
+}
+
+TEST(StateBudget, KeptRowsComeOnTopOfTheSequencesOfTheDefault) {
+  BudgetRequest request = FalconH1Request();
+  const uint64_t pools = ChooseBudget(request)->bytes;
+  request.rows = KeptRows(3072);
+  const uint64_t budget = ChooseBudget(request)->bytes;
+  EXPECT_GE(request.rows.PoolBytes(budget), pools);
+  EXPECT_LT(request.rows.PoolBytes(budget - 1), pools);
+  EXPECT_GT(request.rows.Units(budget), 1000u);
 }
 
 TEST(StateBudget, MoreThanTheMachineHasIsRefused) {
