@@ -142,7 +142,7 @@ TEST(CommandLine, ErrorsAreOneLineWithTheCodeOfTheirKind) {
   ExpectOneLine(Tessera({"run", "no.gguf", "--prompt", "x"}), 5, "no.gguf");
   ExpectOneLine(Tessera(OnHarbour({"--prompt-file", "no.txt"})), 5, "no.txt");
   ExpectOneLine(Tessera({"run", TESSERA_SOURCE_DIR "/LICENSE", "--prompt", "x"}), 3, "LICENSE");
-  ExpectOneLine(with({"--budget", "1KiB"}), 4, "204800");
+  ExpectOneLine(with({"--budget", "1KiB"}), 4, "206336");
   ExpectOneLine(with({"--budget", "600KiB", "-n", "8000"}), 4, "needs a budget of");
   ExpectOneLine(with({"--budget", "1XB"}), 2, "--budget");
   ExpectOneLine(with({"--budget", ""}), 2, "--budget: the value is empty");

@@ -34,6 +34,9 @@ Status CheckOptions(const EngineOptions& options) {
         "token per step",
         options.chunk_tokens, options.max_running));
   }
+  if (options.checkpoint_grid < 1) {
+    return InvalidArgument("checkpoint-grid is 0, expected at least 1");
+  }
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return InvalidArgument(
         fmt::format("threads is {}, expected 1 to {} (0: all CPUs)", options.threads, kMaxThreads));
@@ -62,6 +65,10 @@ uint64_t MetadataBytes(const Organisation& organisation, const EngineOptions& op
 
 }  // namespace
 
+std::string_view IsolateName(IsolateKind kind) {
+  return kind == IsolateKind::kOff ? "off" : "request";
+}
+
 struct Engine::Impl {
   EngineOptions options;
   EngineMemory memory;
@@ -82,6 +89,8 @@ struct Engine::Impl {
   Status LoadWeights(const GgufFile& file);
   Status StartLoop();
   ForwardLimits forward_limits() const;
+  // None when reuse is off.
+  KeptRows kept_rows() const { return options.reuse ? KeptRows(shape.width) : KeptRows(); }
 };
 
 Status Engine::Impl::Configure() {
@@ -120,6 +129,7 @@ Status Engine::Impl::ReadMetadata(const GgufFile& file) {
   BudgetRequest request;
   request.organisation = options.organisation;
   request.shape = state_shape;
+  request.rows = kept_rows();
   request.asked_bytes = options.budget_bytes;
   request.available_bytes = available;
   request.fixed_bytes =
@@ -129,8 +139,9 @@ Status Engine::Impl::ReadMetadata(const GgufFile& file) {
   TESSERA_ASSIGN_OR_RETURN(Budget budget, ChooseBudget(request));
   options.budget_bytes = memory.budget_bytes = budget.bytes;
   memory.budget_rule = std::move(budget.rule);
-  TESSERA_ASSIGN_OR_RETURN(longest, LongestSequence(state_shape, options.organisation, budget.bytes,
-                                                    shape.context_length));
+  TESSERA_ASSIGN_OR_RETURN(
+      longest, LongestSequence(state_shape, options.organisation,
+                               kept_rows().PoolBytes(budget.bytes), shape.context_length));
   return Status::Ok();
 }
 
@@ -148,6 +159,13 @@ Status Engine::Impl::StartLoop() {
   store_options.shape = shape.state_shape(options.state_type);
   store_options.organisation = options.organisation;
   store_options.budget_bytes = options.budget_bytes;
+  store_options.reuse.enabled = options.reuse;
+  store_options.reuse.contract_id = model->contract_id(options.state_type);
+  store_options.reuse.row_width = shape.width;
+  store_options.reuse.checkpoint_grid = options.checkpoint_grid;
+  store_options.reuse.placement = options.placement;
+  store_options.reuse.eviction = options.eviction;
+  store_options.reuse.retention = options.retention;
   store_options.poison = options.poison;
   store_options.shuffle_seed = options.shuffle_seed;
   TESSERA_ASSIGN_OR_RETURN(store, StateStore::Create(store_options));
@@ -158,9 +176,13 @@ Status Engine::Impl::StartLoop() {
   memory.arena_bytes = store->Stats().arena_bytes;
   memory.activation_bytes = executor->activation_bytes();
   memory.metadata_bytes = MetadataBytes(store->organisation(), options, shape.vocab_size, longest);
-  loop = std::make_unique<EngineLoop>(
-      store.get(), executor.get(),
-      SchedulerLimits{.max_running = options.max_running, .chunk_tokens = options.chunk_tokens});
+  LoopOptions loop_options;
+  loop_options.limits = {.max_running = options.max_running, .chunk_tokens = options.chunk_tokens};
+  loop_options.reuse = options.reuse;
+  loop_options.keeps_rows = kept_rows().Units(options.budget_bytes) > 0;
+  loop_options.checkpoint_grid = options.checkpoint_grid;
+  loop_options.isolate = options.isolate;
+  loop = std::make_unique<EngineLoop>(store.get(), executor.get(), loop_options);
   return loop->Start();
 }
 
@@ -208,5 +230,9 @@ Result<RequestId> Engine::Submit(Request request, RequestSink sink) {
 
 void Engine::Cancel(RequestId id) { impl_->loop->Cancel(id); }
 EngineStats Engine::Stats() const { return impl_->loop->Stats(); }
+std::vector<BoundaryInfo> Engine::CacheEntries(size_t limit, size_t prefix_tokens) const {
+  return impl_->store->Boundaries(limit, prefix_tokens);
+}
+uint64_t Engine::ClearCache() { return impl_->store->Clear(); }
 
 }  // namespace tessera

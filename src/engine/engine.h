@@ -15,7 +15,9 @@
 //     and the bytes needed.
 // E2  A request's tokens, log-probabilities and receipt do not depend on what else runs.
 // E3  Each request gets exactly one final event (finish set), after which its sink is not called.
-// E4  No heap allocation per decode step by the loop once a request is running, beyond what its
+// E4  What is reused was computed by a request with the same salt, model and state type, and is the
+//     bits the request would have computed: E2 holds with and without it.
+// E5  No heap allocation per decode step by the loop once a request is running, beyond what its
 //     events carry (text of the sink).
 //
 // Failure: Create and Submit return a Status; nothing throws. When the loop stops, requests that
@@ -30,6 +32,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -40,6 +43,11 @@
 
 namespace tessera {
 
+// Whose states a request may reuse. kOff: those of all requests with its cache_salt. kRequest: each
+// request has a salt of its own, so nobody's.
+enum class IsolateKind : uint8_t { kOff, kRequest };
+std::string_view IsolateName(IsolateKind kind);  // off, request
+
 struct EngineOptions {
   std::string model_path;
   uint64_t budget_bytes = 0;  // 0: the default rule of DESIGN §8, see Engine::memory()
@@ -49,6 +57,13 @@ struct EngineOptions {
   uint32_t chunk_tokens = 256;             // new tokens in one step; at least max_running
   int threads = 0;                         // 0: the CPUs this process may use
   std::string isa;                         // TESSERA_ISA; empty: best
+  // Reuse of prefixes. It changes when things are computed, never what comes out.
+  bool reuse = true;             // false: nothing is kept and nothing looked up
+  uint32_t checkpoint_grid = 1;  // checkpoints at multiples of it only
+  PlacementSpec placement;
+  EvictionPolicy eviction = EvictionPolicy::kValue;
+  RetentionSpec retention;
+  IsolateKind isolate = IsolateKind::kOff;
   // For tests: freed state memory is filled with NaN, pages are handed out in a random order.
   bool poison = false;
   uint64_t shuffle_seed = 0;
@@ -74,6 +89,15 @@ struct Request {
   // the token that follows (after the last one: the one sampled, or the most probable when
   // max_tokens is 0).
   int prompt_logprobs = -1;
+  // Isolation: what is kept of this request is found only by requests with the same salt, and it
+  // finds only theirs. At most 256 bytes; "" is the state that all requests without one share.
+  std::string cache_salt;
+  // Positions of the prompt at which a checkpoint is worth its bytes: where text that other requests
+  // begin with ends. At most 64, each from 1 to the prompt's length.
+  std::vector<uint32_t> checkpoint_at;
+  // False: the whole prompt is computed, whatever is known of it. So it is with prompt_logprobs,
+  // which need the row of every position.
+  bool reuse = true;
 };
 
 struct TokenLogprob {
@@ -104,10 +128,11 @@ struct RequestEvent {
   Status error;  // with kError
   // With the final event:
   uint32_t prompt_tokens = 0;
-  uint32_t cached_tokens = 0;
+  uint32_t cached_tokens = 0;      // of the prompt: not computed again
   uint32_t completion_tokens = 0;  // sampled, the stopping one included
   uint64_t receipt = 0;            // DESIGN §8
   RequestTimings timings;
+  MatchReport match;  // what was found of the prompt, and why the rest was computed
 };
 using RequestSink = std::function<void(const RequestEvent&)>;
 
@@ -127,8 +152,9 @@ struct EngineStats {
   StoreStats store;
   uint32_t running = 0;
   uint32_t waiting = 0;
-  uint64_t steps = 0;
+  uint64_t steps = 0;          // passes of the model
   uint64_t prompt_tokens = 0;  // computed
+  uint64_t joins = 0;          // times a request waited for another's prefill
   uint64_t completion_tokens = 0;
   uint64_t requests_finished = 0;
   uint64_t requests_cancelled = 0;
@@ -157,6 +183,12 @@ class Engine {
   void Cancel(RequestId id);
 
   EngineStats Stats() const;
+  // What requests can start from, most recently used first: at most `limit`, each with at most
+  // `prefix_tokens` of the tokens it begins with.
+  std::vector<BoundaryInfo> CacheEntries(size_t limit, size_t prefix_tokens) const;
+  // Gives up all of it that nothing uses, and the rest when it is released. Returns how many
+  // entries that invalidated.
+  uint64_t ClearCache();
 
   struct Impl;
 

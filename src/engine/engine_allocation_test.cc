@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// E4: the loop does not touch the heap between the events of running requests. operator new is
+// E5: the loop does not touch the heap between the events of running requests. operator new is
 // replaced in this test program and counts per thread; the sink, which runs on the loop's thread,
 // reads the counter and does not allocate either.
 #include <gtest/gtest.h>

@@ -5,7 +5,6 @@
 // bits and receipts, with each request run alone on one thread with the scalar kernels.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +19,7 @@ namespace {
 using testing::Answer;
 using testing::Ask;
 using testing::Client;
+using testing::ExpectSame;
 using testing::MakeEngine;
 using testing::ToyModelPath;
 
@@ -40,29 +40,6 @@ Request RandomRequest(Random& random) {
   if (random.Below(4) == 0) request.prompt_logprobs = static_cast<int>(random.Below(3));
   if (random.Below(4) == 0) request.stop = {"a", "\n\n"};
   return request;
-}
-
-void ExpectSameLogprobs(const std::vector<PositionLogprobs>& a,
-                        const std::vector<PositionLogprobs>& b) {
-  ASSERT_EQ(a.size(), b.size());
-  const auto same = [](const TokenLogprob& x, const TokenLogprob& y) {
-    return x.id == y.id && std::bit_cast<uint32_t>(x.logprob) == std::bit_cast<uint32_t>(y.logprob);
-  };
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_TRUE(same(a[i].chosen, b[i].chosen));
-    ASSERT_EQ(a[i].top.size(), b[i].top.size());
-    for (size_t k = 0; k < a[i].top.size(); ++k) EXPECT_TRUE(same(a[i].top[k], b[i].top[k]));
-  }
-}
-
-void ExpectSame(const Answer& got, const Answer& alone) {
-  EXPECT_EQ(got.tokens, alone.tokens);
-  EXPECT_EQ(got.text, alone.text);
-  EXPECT_EQ(got.finish, alone.finish);
-  EXPECT_EQ(got.receipt, alone.receipt);
-  EXPECT_EQ(got.completion_tokens, alone.completion_tokens);
-  ExpectSameLogprobs(got.logprobs, alone.logprobs);
-  ExpectSameLogprobs(got.prompt_logprobs, alone.prompt_logprobs);
 }
 
 // A cancelled one got a prefix.

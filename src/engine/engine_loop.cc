@@ -4,19 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
+#include "engine/state_salt.h"
 #include "port/clock.h"
 #include "port/float_environment.h"
 
 namespace tessera {
 
-EngineLoop::EngineLoop(StateStore* store, Executor* executor, const SchedulerLimits& limits)
-    : store_(store), executor_(executor), limits_(limits) {
-  items_.reserve(limits.max_running);
+EngineLoop::EngineLoop(StateStore* store, Executor* executor, const LoopOptions& options)
+    : store_(store), executor_(executor), options_(options), prefills_(options.checkpoint_grid) {
+  items_.reserve(options.limits.max_running);
 }
 
 EngineLoop::~EngineLoop() { Stop(); }
@@ -63,12 +63,20 @@ void EngineLoop::Cancel(RequestId id) {
 }
 
 EngineStats EngineLoop::Stats() const {
-  MutexLock lock(state_mutex_);
-  EngineStats stats = stats_;
+  EngineStats stats;
+  {
+    MutexLock lock(stats_mutex_);
+    stats = seen_stats_;
+  }
   stats.store = store_->Stats();
-  stats.running = scheduler_.running();
-  stats.waiting = scheduler_.waiting();
   return stats;
+}
+
+void EngineLoop::CopyStats() {
+  stats_.running = scheduler_.running();
+  stats_.waiting = scheduler_.waiting();
+  MutexLock lock(stats_mutex_);
+  seen_stats_ = stats_;
 }
 
 void EngineLoop::Run() {
@@ -94,13 +102,14 @@ bool EngineLoop::TakeCommands() {
 }
 
 void EngineLoop::AddSubmitted() {
-  MutexLock lock(state_mutex_);
   for (std::unique_ptr<Sequence>& sequence : taken_) {
     const uint64_t key = sequence->id().index();
+    sequence->set_salt(StateSalt(options_.isolate, sequence->request().cache_salt, sequence->id()));
     scheduler_.Add(SequenceId(key), sequence->prompt_size());
     sequences_.emplace(key, std::move(sequence));
   }
   taken_.clear();
+  CopyStats();
 }
 
 void EngineLoop::CancelAsked() {
@@ -109,10 +118,12 @@ void EngineLoop::CancelAsked() {
     if (found == sequences_.end()) continue;  // finished already
     Sequence* sequence = found->second.get();
     sequence->Finish(FinishReason::kCancelled);
-    {
-      MutexLock lock(state_mutex_);
-      Retire(*sequence);
+    // What it has computed is as good as if it had gone on.
+    if (publishes() && sequence->has_news()) {
+      sequence->state().Publish(sequence->history(), {}, /*last=*/true);
     }
+    Retire(*sequence);
+    CopyStats();
     EmitAndForget(sequence);
   }
   taken_cancels_.clear();
@@ -122,10 +133,8 @@ void EngineLoop::CancelRest() {
   while (!sequences_.empty()) {
     Sequence* sequence = sequences_.begin()->second.get();
     sequence->Finish(FinishReason::kCancelled);
-    {
-      MutexLock lock(state_mutex_);
-      Retire(*sequence);
-    }
+    Retire(*sequence);
+    CopyStats();
     EmitAndForget(sequence);
   }
 }
@@ -137,13 +146,62 @@ void EngineLoop::RunStep() {
   CloseStep();
 }
 
+// Nobody finds what an isolated request leaves.
+bool EngineLoop::publishes() const {
+  return options_.reuse && options_.isolate != IsolateKind::kRequest;
+}
+
+SequenceRequest EngineLoop::StateRequestOf(const Sequence& sequence) {
+  SequenceRequest request;
+  request.max_tokens = sequence.max_positions();
+  request.prompt = sequence.prompt();
+  request.salt = sequence.salt();
+  request.checkpoint_at = sequence.request().checkpoint_at;
+  request.lookup = sequence.may_reuse();
+  return request;
+}
+
+std::optional<Join> EngineLoop::FindJoin(const Sequence& sequence) const {
+  JoinQuery query;
+  query.id = SequenceId(sequence.id().index());
+  query.prompt = sequence.prompt();
+  query.salt = sequence.salt();
+  query.usable_limit = sequence.prompt_size() - (options_.keeps_rows ? 0 : 1);
+  if (!prefills_.Best(query)) return std::nullopt;
+  // Worth a look at what needs no waiting.
+  query.already_reusable = store_->Lookup(StateRequestOf(sequence)).reused;
+  return prefills_.Best(query);
+}
+
+bool EngineLoop::WaitsForPrefix(Sequence& sequence) {
+  std::optional<Join>& join = sequence.join();
+  if (join && prefills_.WillReach(join->producer, join->position)) return true;
+  join.reset();
+  if (!publishes() || !sequence.may_reuse()) return false;
+  join = FindJoin(sequence);
+  if (!join) return false;
+  At(join->producer).state().AddCut(join->position);
+  ++stats_.joins;
+  return true;
+}
+
+void EngineLoop::StartRunning(Sequence& sequence, SequenceState state) {
+  sequence.Admit(std::move(state));
+  if (!publishes() || sequence.computed() == sequence.prompt_size()) return;
+  prefills_.Add(SequenceId(sequence.id().index()), sequence.prompt(), sequence.salt(),
+                sequence.computed());
+}
+
 AdmitAnswer EngineLoop::Admit(SequenceId id) {
-  Sequence& sequence = *sequences_.at(id.index());
-  AdmitResult result = store_->Admit(sequence.max_positions());
+  Sequence& sequence = At(id);
+  if (WaitsForPrefix(sequence)) return {.outcome = AdmitAnswer::kWaitsForPrefix};
+  AdmitResult result = store_->Admit(StateRequestOf(sequence));
   switch (result.outcome) {
     case Admission::kAdmitted:
-      sequence.Admit(std::move(*result.sequence));
-      return {.outcome = AdmitAnswer::kAdmitted};
+      StartRunning(sequence, std::move(*result.sequence));
+      return {.outcome = AdmitAnswer::kAdmitted,
+              .cached_tokens = sequence.computed(),
+              .from_row = sequence.state().match().from_row};
     case Admission::kMustWait:
       return {.outcome = AdmitAnswer::kMustWait};
     case Admission::kNeverFits:
@@ -154,21 +212,27 @@ AdmitAnswer EngineLoop::Admit(SequenceId id) {
   return {.outcome = AdmitAnswer::kNeverFits};
 }
 
+uint32_t EngineLoop::TokensToCut(SequenceId id) {
+  return publishes() ? At(id).state().TokensToCut() : SequenceState::kNoCut;
+}
+
 void EngineLoop::PlanStep() {
-  MutexLock lock(state_mutex_);
   const auto admit = [this](SequenceId id) { return Admit(id); };
-  const auto tokens_to_cut = [](SequenceId) { return std::numeric_limits<uint32_t>::max(); };
-  const Plan plan = Step(scheduler_, limits_, admit, tokens_to_cut);
+  const auto tokens_to_cut = [this](SequenceId id) { return TokensToCut(id); };
+  const Plan plan = Step(scheduler_, options_.limits, admit, tokens_to_cut);
   // With nothing running the whole store is free: who must wait then would wait for ever.
   TESSERA_CHECK(!plan.items.empty() || scheduler_.empty());
   const uint64_t now_ns = NowNs();
   items_.clear();
   for (const PlanItem& item : plan.items) {
-    Sequence* sequence = sequences_.find(item.id.index())->second.get();
-    sequence->BeginStep(now_ns);
-    items_.push_back({sequence, item.tokens, item.completes_row});
+    Sequence& sequence = At(item.id);
+    sequence.BeginStep(now_ns);
+    const bool at_boundary = item.tokens > 0 && TokensToCut(item.id) == item.tokens;
+    items_.push_back({&sequence, item.tokens, item.completes_row, at_boundary});
   }
+  store_->OpenStep();
   executor_->Begin(items_);
+  CopyStats();
 }
 
 void EngineLoop::FailRefused() {
@@ -177,30 +241,40 @@ void EngineLoop::FailRefused() {
 }
 
 void EngineLoop::CloseStep() {
-  {
-    MutexLock lock(state_mutex_);
-    executor_->End();
-    scheduler_.EndStep();
-    const uint64_t now_ns = NowNs();
-    if (!items_.empty()) ++stats_.steps;
-    for (const ExecutorItem& item : items_) {
-      Sequence& sequence = *item.sequence;
-      const uint32_t prompt_left =
-          sequence.prompt_size() - std::min(sequence.computed(), sequence.prompt_size());
-      stats_.prompt_tokens += std::min(prompt_left, item.tokens);
-      const uint32_t sampled_before = sequence.completion_tokens();
-      sequence.EndStep(item.tokens, item.completes_row, now_ns);
-      stats_.completion_tokens += sequence.completion_tokens() - sampled_before;
-      if (sequence.finished()) Retire(sequence);
-    }
-    idle_ = scheduler_.empty();
-  }
+  executor_->End();
+  store_->CloseStep();
+  scheduler_.EndStep();
+  const uint64_t now_ns = NowNs();
+  const auto has_tokens = [](const ExecutorItem& item) { return item.tokens > 0; };
+  if (std::any_of(items_.begin(), items_.end(), has_tokens)) ++stats_.steps;
+  for (size_t index = 0; index < items_.size(); ++index) CloseItem(index, now_ns);
+  idle_ = scheduler_.empty();
+  CopyStats();
   for (const ExecutorItem& item : items_) EmitAndForget(item.sequence);
   items_.clear();
 }
 
+void EngineLoop::CloseItem(size_t index, uint64_t now_ns) {
+  const ExecutorItem& item = items_[index];
+  Sequence& sequence = *item.sequence;
+  const uint32_t prompt_left =
+      sequence.prompt_size() - std::min(sequence.computed(), sequence.prompt_size());
+  stats_.prompt_tokens += std::min(prompt_left, item.tokens);
+  const uint32_t sampled_before = sequence.completion_tokens();
+  sequence.EndStep(item.tokens, item.completes_row, now_ns);
+  stats_.completion_tokens += sequence.completion_tokens() - sampled_before;
+  if (publishes() && !sequence.failed() && (item.at_boundary || sequence.finished()) &&
+      sequence.has_news()) {
+    sequence.state().Publish(sequence.history(), executor_->LastRow(index), sequence.finished());
+  }
+  prefills_.Advance(SequenceId(sequence.id().index()), sequence.computed());
+  if (sequence.finished()) Retire(sequence);
+}
+
 void EngineLoop::Retire(Sequence& sequence) {
-  scheduler_.Remove(SequenceId(sequence.id().index()));
+  const SequenceId id(sequence.id().index());
+  scheduler_.Remove(id);
+  prefills_.Remove(id);
   sequence.ReleaseState();
   if (sequence.cancelled()) {
     ++stats_.requests_cancelled;

@@ -8,9 +8,11 @@
 //
 // L1  Submissions and cancels act between steps only, in the order they came; a sink is called
 //     between steps only, without a lock held.
-// L2  Store and scheduler are touched under state_mutex_; a step's computation runs without it, so
-//     Stats never waits for one.
+// L2  Scheduler and sequences are the loop thread's own; what others may read of them is copied
+//     under stats_mutex_, so Stats never waits for a step.
 // L3  Every sequence that was submitted gets exactly one final event, also when stopping.
+// L4  State is published after the step that wrote it has ended, and before the waiting requests
+//     are asked again.
 //
 // Failure: a request that fails ends alone with kError. Threads: public methods from any thread,
 // Stop not from a sink.
@@ -18,6 +20,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -25,15 +28,24 @@
 #include "base/thread_annotations.h"
 #include "engine/engine.h"
 #include "engine/executor.h"
+#include "engine/inflight_prefills.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
 
 namespace tessera {
 
+struct LoopOptions {
+  SchedulerLimits limits;
+  bool reuse = true;
+  bool keeps_rows = true;  // so that a whole prompt can be reused
+  uint32_t checkpoint_grid = 1;
+  IsolateKind isolate = IsolateKind::kOff;
+};
+
 class EngineLoop {
  public:
   // The store and the executor must outlive the loop, which alone uses them from Start on.
-  EngineLoop(StateStore* store, Executor* executor, const SchedulerLimits& limits);
+  EngineLoop(StateStore* store, Executor* executor, const LoopOptions& options);
   ~EngineLoop();
 
   // kIo when the system starts no more threads.
@@ -60,15 +72,27 @@ class EngineLoop {
   void PlanStep();
   void FailRefused();
   void CloseStep();
-  // Called by Step, which PlanStep calls under state_mutex_; the analysis does not see through it.
+  // Called by Step.
   AdmitAnswer Admit(SequenceId id);
+  uint32_t TokensToCut(SequenceId id);
+  // Whether the sequence waits for a running prefill, the one it knows or the best there is now.
+  bool WaitsForPrefix(Sequence& sequence);
+  static SequenceRequest StateRequestOf(const Sequence& sequence);
+  std::optional<Join> FindJoin(const Sequence& sequence) const;
+  void StartRunning(Sequence& sequence, SequenceState state);
+  // After its step: counts, publishes what is due and ends it when it has finished.
+  void CloseItem(size_t index, uint64_t now_ns);
+  bool publishes() const;
   // Ends a sequence that the scheduler may or may not still know.
-  void Retire(Sequence& sequence) REQUIRES(state_mutex_);
+  void Retire(Sequence& sequence);
   void EmitAndForget(Sequence* sequence);
+  void CopyStats();
+
+  Sequence& At(SequenceId id) { return *sequences_.find(id.index())->second; }
 
   StateStore* const store_;
   Executor* const executor_;
-  const SchedulerLimits limits_;
+  const LoopOptions options_;
   std::thread thread_;
 
   Mutex inbox_mutex_;
@@ -78,11 +102,13 @@ class EngineLoop {
   bool stopping_ GUARDED_BY(inbox_mutex_) = false;
   uint64_t next_id_ GUARDED_BY(inbox_mutex_) = 1;
 
-  mutable Mutex state_mutex_;
-  SchedulerState scheduler_ GUARDED_BY(state_mutex_);
-  EngineStats stats_ GUARDED_BY(state_mutex_);
+  mutable Mutex stats_mutex_;
+  EngineStats seen_stats_ GUARDED_BY(stats_mutex_);
 
   // The loop thread's own.
+  SchedulerState scheduler_;
+  InflightPrefills prefills_;
+  EngineStats stats_;
   SequenceMap sequences_;
   std::vector<std::unique_ptr<Sequence>> taken_;
   std::vector<RequestId> taken_cancels_;

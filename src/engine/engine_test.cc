@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "engine/engine_client.h"
 #include "engine/engine_test_models.h"
+#include "memory/geometry/kept_rows.h"
 
 namespace tessera {
 namespace {
@@ -59,7 +60,10 @@ void ExpectAllFree(Engine& engine) {
   const EngineStats stats = engine.Stats();
   EXPECT_EQ(stats.running, 0u);
   EXPECT_EQ(stats.waiting, 0u);
-  for (const PoolStats& pool : stats.store.pools) EXPECT_EQ(pool.free_pages, pool.total_pages);
+  for (const PoolStats& pool : stats.store.pools) {
+    EXPECT_EQ(pool.free_pages + pool.cached_attention_pages + pool.cached_state_pages,
+              pool.total_pages);
+  }
 }
 
 TEST(Engine, GeneratesMaxTokensAndCountsThem) {
@@ -109,7 +113,8 @@ TEST(Engine, BudgetIsNeverExceededAndEverythingFinishes) {
     for (Client& client : clients) {
       const EngineStats stats = engine->Stats();
       for (const PoolStats& pool : stats.store.pools) {
-        EXPECT_EQ(pool.free_pages + pool.reserved_pages + pool.held_attention_pages +
+        EXPECT_EQ(pool.free_pages + pool.draining_pages + pool.cached_attention_pages +
+                      pool.cached_state_pages + pool.reserved_pages + pool.held_attention_pages +
                       pool.held_state_pages,
                   pool.total_pages);
       }
@@ -123,7 +128,8 @@ TEST(Engine, BudgetIsNeverExceededAndEverythingFinishes) {
 TEST(Engine, ARequestThatNeverFitsIsRefusedWithTheBytesNeeded) {
   EngineOptions options = ToyOptions();
   const StateShape shape = testing::ToyShape(Architecture::kFalconH1).state_shape(StateType::kF32);
-  const uint64_t needed = *StateStore::BudgetForSequences(shape, options.organisation, 1, 300);
+  const uint64_t needed =
+      KeptRows(64).BudgetFor(*StateStore::BudgetForSequences(shape, options.organisation, 1, 300));
   options.budget_bytes = needed - 1;
   {
     auto engine = MakeEngine(options);
@@ -172,6 +178,9 @@ TEST(Engine, BadOptionsAreRefusedByName) {
   options.threads = -1;
   EXPECT_NE(message(options).find("threads"), std::string::npos);
   options = ToyOptions();
+  options.checkpoint_grid = 0;
+  EXPECT_NE(message(options).find("checkpoint-grid"), std::string::npos);
+  options = ToyOptions();
   options.isa = "sparc";
   EXPECT_NE(message(options).find("TESSERA_ISA=sparc"), std::string::npos);
   options = ToyOptions();
@@ -214,6 +223,19 @@ TEST(Engine, BadRequestsAreRefusedByName) {
   request = ToyRequest(4, 4);
   request.logprobs = 101;
   EXPECT_NE(refusal(request).find("logprobs"), std::string::npos);
+  request = ToyRequest(4, 4);
+  request.cache_salt = std::string(257, 's');
+  EXPECT_NE(refusal(request).find("cache_salt has 257 bytes"), std::string::npos);
+  for (uint32_t bad : {0u, 5u}) {
+    request = ToyRequest(4, 4);
+    request.checkpoint_at = {4, bad};
+    EXPECT_NE(
+        refusal(request).find("checkpoint_at has " + std::to_string(bad) + ", expected 1 to 4"),
+        std::string::npos);
+  }
+  request = ToyRequest(4, 4);
+  request.checkpoint_at.assign(65, 1);
+  EXPECT_NE(refusal(request).find("checkpoint_at has 65 positions"), std::string::npos);
   request = ToyRequest(4, 4);
   request.prompt_logprobs = -2;
   EXPECT_NE(refusal(request).find("prompt_logprobs"), std::string::npos);

@@ -2,11 +2,11 @@
 //
 // Executor computes a planned step: new tokens of several sequences through the model, then, from
 // the final-norm rows, logits in slices of head_rows, and from each row a sample, a receipt and
-// log-probabilities.
+// log-probabilities. An item without tokens has its row already, kept from an earlier request.
 //
-//   Begin   takes state addresses for each item     (the caller holds the store)
-//   Compute forward pass, head, sampling            (nobody touches the items' state)
-//   End     closes the items' state steps           (the caller holds the store)
+//   Begin   takes state addresses for each item
+//   Compute copies of shared blocks, forward pass, head, sampling   (nobody touches the items' state)
+//   End     closes the items' state steps; LastRow is good until the next Begin
 //
 // X1  What is written for a sequence depends on its own rows only.
 // X2  Nothing is allocated after construction for rows that ask for no log-probabilities.
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "compute/model/forward.h"
+#include "compute/tensor/aligned_buffer.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
 #include "port/thread_pool.h"
@@ -28,8 +29,9 @@ namespace tessera {
 
 struct ExecutorItem {
   Sequence* sequence = nullptr;
-  uint32_t tokens = 0;
+  uint32_t tokens = 0;  // 0: the kept row of the whole prompt
   bool completes_row = false;
+  bool at_boundary = false;  // its end is to be published
 };
 
 class Executor {
@@ -47,6 +49,9 @@ class Executor {
   void Begin(std::span<const ExecutorItem> items);
   void Compute();
   void End();
+  // The final-norm row of the last token of items[index], computed by the step; empty when it was
+  // not wanted.
+  std::span<const float> LastRow(size_t index) const;
 
  private:
   Executor(Forward forward, const ModelShape& shape, ThreadPool& threads,
@@ -58,6 +63,9 @@ class Executor {
     bool sampled = false;
   };
   void ListRows(const ExecutorItem& item);
+  void BeginTokens(const ExecutorItem& item);
+  void FinishRows(std::span<const Row> rows, const float* norm_rows);
+  void FinishKeptRows();
   void FinishRow(const Row& row, const float* norm_row, std::span<const float> logits,
                  Sampler& sampler);
 
@@ -69,7 +77,10 @@ class Executor {
   std::vector<Sampler> samplers_;  // one per worker
   std::vector<SequenceStep> steps_;
   std::vector<ExecutorItem> items_;
-  std::vector<Row> rows_;
+  std::vector<Row> rows_;            // of forward_, in its order
+  std::vector<Row> kept_;            // of items without tokens
+  std::vector<uint32_t> last_row_;   // per item, in rows_
+  AlignedBuffer<float> head_input_;  // kept rows, head_rows of them
 };
 
 }  // namespace tessera

@@ -53,12 +53,31 @@ Status CheckLogprobCount(const char* field, int count) {
   return InvalidArgument(fmt::format("{} is {}, expected 0 to {}", field, count, kMaxLogprobs));
 }
 
+Status CheckReuse(const Request& request) {
+  if (request.cache_salt.size() > kMaxSaltBytes) {
+    return InvalidArgument(fmt::format("cache_salt has {} bytes, at most {} are allowed",
+                                       request.cache_salt.size(), kMaxSaltBytes));
+  }
+  if (request.checkpoint_at.size() > kMaxCheckpoints) {
+    return InvalidArgument(fmt::format("checkpoint_at has {} positions, at most {} are allowed",
+                                       request.checkpoint_at.size(), kMaxCheckpoints));
+  }
+  for (uint32_t position : request.checkpoint_at) {
+    if (position >= 1 && position <= request.prompt.size()) continue;
+    return InvalidArgument(
+        fmt::format("checkpoint_at has {}, expected 1 to {}, the prompt's tokens", position,
+                    request.prompt.size()));
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Status CheckRequest(const Request& request, const ModelShape& shape) {
   TESSERA_RETURN_IF_ERROR(CheckPrompt(request, shape));
   TESSERA_RETURN_IF_ERROR(CheckSamplingOptions(request.sampling));
   TESSERA_RETURN_IF_ERROR(CheckStops(request));
+  TESSERA_RETURN_IF_ERROR(CheckReuse(request));
   TESSERA_RETURN_IF_ERROR(CheckLogprobCount("logprobs", request.logprobs));
   return CheckLogprobCount("prompt_logprobs", request.prompt_logprobs);
 }

@@ -17,6 +17,8 @@ namespace tessera {
 inline constexpr int kMaxLogprobs = 100;
 inline constexpr size_t kMaxStops = 64;
 inline constexpr size_t kMaxStopBytes = 1024;
+inline constexpr size_t kMaxSaltBytes = 256;
+inline constexpr size_t kMaxCheckpoints = 64;
 
 // kInvalidArgument naming the field, with expected and actual value.
 Status CheckRequest(const Request& request, const ModelShape& shape);

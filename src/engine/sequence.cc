@@ -21,8 +21,17 @@ Sequence::Sequence(Request request, RequestSink sink, const Tokenizer* tokenizer
       stop_(std::move(request_.stop)),
       submitted_ns_(submitted_ns) {
   history_.reserve(max_positions());
+  match_.prompt_tokens = prompt_size_;
   if (request_.prompt_logprobs >= 0) prompt_logprobs_.resize(prompt_size_);
   if (request_.logprobs > 0) sample_logprobs_.top.reserve(static_cast<size_t>(request_.logprobs));
+}
+
+void Sequence::Admit(SequenceState state) {
+  TESSERA_CHECK(computed_ == 0);
+  match_ = state.match();
+  computed_ = static_cast<uint32_t>(state.position());
+  TESSERA_CHECK(computed_ == match_.reused);
+  state_.emplace(std::move(state));
 }
 
 void Sequence::BeginStep(uint64_t now_ns) {
@@ -108,6 +117,8 @@ void Sequence::Emit() {
     event.finish = finish_;
     event.error = error_;
     event.prompt_tokens = prompt_size_;
+    event.cached_tokens = match_.reused;
+    event.match = match_;
     event.completion_tokens = completion_tokens_;
     event.receipt = receipt_.value();
     event.timings = Timings();

@@ -8,7 +8,8 @@
 // In a step the executor writes the slots of the row results (sample, logprobs, receipt); after it
 // the loop calls EndStep, which turns them into text and decides whether the sequence has finished.
 //
-// Q1  computed() tokens have state; the history is the prompt and every sampled token that goes on.
+// Q1  computed() tokens have state, those reused from others included; the history is the prompt
+//     and every sampled token that goes on.
 // Q2  Finish is called once; the event after it is the last one.
 // Q3  Buffers for the whole request are reserved at construction: a decode step allocates only the
 //     text and alternatives its event carries.
@@ -25,6 +26,7 @@
 
 #include "compute/tokenizer/tokenizer.h"
 #include "engine/engine.h"
+#include "engine/inflight_prefills.h"
 #include "engine/receipt.h"
 #include "engine/stop_matcher.h"
 #include "memory/store/state_store.h"
@@ -37,17 +39,31 @@ class Sequence {
 
   // Given when it is queued.
   void set_id(RequestId id) { id_ = id; }
+  void set_salt(std::string salt) { salt_ = std::move(salt); }
   RequestId id() const { return id_; }
+  const std::string& salt() const { return salt_; }
   const Request& request() const { return request_; }
   uint32_t prompt_size() const { return prompt_size_; }
   uint64_t max_positions() const { return uint64_t{prompt_size_} + request_.max_tokens; }
   uint32_t computed() const { return computed_; }
   bool finished() const { return finish_ != FinishReason::kNone; }
+  bool failed() const { return finish_ == FinishReason::kError; }
   bool cancelled() const { return finish_ == FinishReason::kCancelled; }
   uint32_t completion_tokens() const { return completion_tokens_; }
 
-  void Admit(SequenceState state) { state_.emplace(std::move(state)); }
+  // May start from what others have computed.
+  bool may_reuse() const { return request_.reuse && request_.prompt_logprobs < 0; }
+  // The running prefill it waits for.
+  std::optional<Join>& join() { return join_; }
+
+  // Takes over what the state begins with.
+  void Admit(SequenceState state);
+  bool admitted() const { return state_.has_value(); }
   SequenceState& state() { return *state_; }
+  // Has computed something that others may reuse.
+  bool has_news() const { return admitted() && computed_ > match_.reused; }
+  std::span<const TokenId> prompt() const { return std::span(history_).first(prompt_size_); }
+  std::span<const TokenId> history() const { return history_; }
   void ReleaseState() { state_.reset(); }
 
   // For the executor.
@@ -80,6 +96,7 @@ class Sequence {
   RequestTimings Timings() const;
 
   RequestId id_;
+  std::string salt_;
   Request request_;
   RequestSink sink_;
   const Tokenizer* tokenizer_;
@@ -87,6 +104,8 @@ class Sequence {
   std::vector<TokenId> history_;
   uint32_t computed_ = 0;
   std::optional<SequenceState> state_;
+  std::optional<Join> join_;
+  MatchReport match_;
 
   StreamingDetokenizer detokenizer_;
   StopMatcher stop_;

@@ -170,8 +170,10 @@ bool Eventually(const std::function<bool()>& condition) {
 bool Idle(const Engine& engine) {
   const EngineStats stats = engine.Stats();
   return stats.running == 0 && stats.waiting == 0 && stats.store.sequences == 0 &&
-         std::all_of(stats.store.pools.begin(), stats.store.pools.end(),
-                     [](const PoolStats& pool) { return pool.free_pages == pool.total_pages; });
+         std::all_of(stats.store.pools.begin(), stats.store.pools.end(), [](const PoolStats& pool) {
+           return pool.free_pages + pool.cached_attention_pages + pool.cached_state_pages ==
+                  pool.total_pages;
+         });
 }
 
 std::unique_ptr<Engine> ServerTest::engine_;
@@ -191,6 +193,7 @@ void ServerTest::TearDownTestSuite() { engine_.reset(); }
 // Whatever a test did, nothing of it stays.
 void ServerTest::TearDown() {
   EXPECT_TRUE(Eventually([] { return Idle(*engine_); }));
+  engine_->ClearCache();
 }
 
 }  // namespace tessera::testing

@@ -1,0 +1,547 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the engine reuses, and that nobody can tell from the answers: tokens, log-probability bits
+// and receipts are those of an engine that reuses nothing.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <latch>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/random.h"
+#include "engine/engine_client.h"
+#include "engine/engine_test_models.h"
+
+namespace tessera {
+namespace {
+
+using testing::Answer;
+using testing::Ask;
+using testing::Client;
+using testing::ExpectSame;
+using testing::MakeEngine;
+using testing::ToyModelPath;
+
+constexpr Architecture kArchitectures[] = {Architecture::kFalconH1, Architecture::kMamba2,
+                                           Architecture::kLlama};
+const char* const kOrganisations[] = {"s0", "s1:block=32",  "s2:block=16",
+                                      "s2", "d0:split=0.4", "s3"};
+
+EngineOptions ReuseOptions(Architecture architecture = Architecture::kFalconH1) {
+  EngineOptions options;
+  options.model_path = ToyModelPath(architecture);
+  options.threads = 2;
+  options.max_running = 4;
+  options.chunk_tokens = 32;
+  options.budget_bytes = 64 * kMiB;  // nothing is evicted: that is the load test's
+  options.poison = true;
+  options.shuffle_seed = 3;
+  return options;
+}
+
+std::vector<TokenId> RandomTokens(uint64_t seed, size_t size) {
+  Random random(seed);
+  std::vector<TokenId> tokens(size);
+  for (TokenId& id : tokens) id = static_cast<TokenId>(random.Below(256));
+  return tokens;
+}
+
+Request PromptRequest(std::vector<TokenId> prompt, uint32_t max_tokens = 6) {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.max_tokens = max_tokens;
+  request.ignore_eos = true;
+  request.logprobs = 3;
+  return request;
+}
+
+// The first `shared` tokens of one text, then `tail` of another.
+std::vector<TokenId> Forked(uint64_t text, size_t shared, uint64_t other, size_t tail) {
+  std::vector<TokenId> prompt = RandomTokens(text, shared);
+  const std::vector<TokenId> rest = RandomTokens(1000 + other, tail);
+  prompt.insert(prompt.end(), rest.begin(), rest.end());
+  return prompt;
+}
+
+// Answers of an engine that reuses nothing.
+class Cold {
+ public:
+  explicit Cold(Architecture architecture = Architecture::kFalconH1) {
+    EngineOptions options = ReuseOptions(architecture);
+    options.reuse = false;
+    options.threads = 1;
+    options.chunk_tokens = 512;
+    engine_ = MakeEngine(options);
+  }
+  Answer operator()(const Request& request) {
+    Answer answer = Ask(*engine_, request);
+    EXPECT_EQ(answer.cached_tokens, 0u);
+    return answer;
+  }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+};
+
+// Holds the engine's loop, so that requests submitted meanwhile come to it together.
+class HeldLoop {
+ public:
+  explicit HeldLoop(Engine& engine) {
+    Request request;
+    request.prompt = {1};
+    request.max_tokens = 1;
+    request.ignore_eos = true;
+    EXPECT_TRUE(engine.Submit(request, [this](const RequestEvent& event) {
+      if (event.finish == FinishReason::kNone) return;
+      holding_.count_down();
+      released_.wait();
+    }));
+    holding_.wait();
+  }
+  void Release() { released_.count_down(); }
+
+ private:
+  std::latch holding_{1};
+  std::latch released_{1};
+};
+
+// Each token that was computed has one reason, and the ranges are in order without a gap.
+void ExpectReasonForEveryToken(const Answer& answer) {
+  const MatchReport& match = answer.match;
+  EXPECT_EQ(match.prompt_tokens, answer.prompt_tokens);
+  EXPECT_EQ(match.reused, answer.cached_tokens);
+  uint32_t at = match.reused;
+  for (uint32_t i = 0; i < match.computed_count; ++i) {
+    EXPECT_EQ(match.computed[i].begin, at);
+    EXPECT_GT(match.computed[i].end, at);
+    at = match.computed[i].end;
+  }
+  EXPECT_EQ(at, match.prompt_tokens);
+}
+
+TEST(EngineReuse, AnIdenticalPromptRunsNoPassOfTheModelBeforeItsFirstToken) {
+  for (Architecture architecture : kArchitectures) {
+    SCOPED_TRACE(static_cast<int>(architecture));
+    auto engine = MakeEngine(ReuseOptions(architecture));
+    for (size_t size : {1, 2, 3, 15, 16, 17, 31, 32, 33, 47, 48, 49, 100}) {
+      SCOPED_TRACE(size);
+      const Request request = PromptRequest(RandomTokens(size, size), 1);
+      const Answer first = Ask(*engine, request);
+      const EngineStats before = engine->Stats();
+      const Answer again = Ask(*engine, request);
+      const EngineStats after = engine->Stats();
+      EXPECT_EQ(first.cached_tokens, 0u);
+      EXPECT_EQ(again.cached_tokens, size);
+      EXPECT_EQ(after.steps, before.steps);
+      EXPECT_EQ(after.prompt_tokens, before.prompt_tokens);
+      EXPECT_EQ(after.completion_tokens, before.completion_tokens + 1);
+      EXPECT_TRUE(again.match.from_row);
+      ExpectSame(again, first);
+      ExpectReasonForEveryToken(again);
+    }
+  }
+}
+
+TEST(EngineReuse, FromAKeptRowGenerationIsThatOfAColdRun) {
+  for (Architecture architecture : kArchitectures) {
+    SCOPED_TRACE(static_cast<int>(architecture));
+    Cold cold(architecture);
+    auto engine = MakeEngine(ReuseOptions(architecture));
+    for (size_t size : {1, 2, 16, 17, 33, 64, 90}) {
+      SCOPED_TRACE(size);
+      Request request = PromptRequest(RandomTokens(size, size), 20);
+      const Answer alone = cold(request);
+      ExpectSame(Ask(*engine, request), alone);
+      // Twice: what the first hit appended is not what the second one finds.
+      for (int i = 0; i < 2; ++i) {
+        const Answer hit = Ask(*engine, request);
+        EXPECT_EQ(hit.cached_tokens, size);
+        ExpectSame(hit, alone);
+      }
+      request.sampling = {.temperature = 2, .seed = 11};
+      const Answer sampled = Ask(*engine, request);
+      EXPECT_EQ(sampled.cached_tokens, size);
+      ExpectSame(sampled, cold(request));
+    }
+  }
+}
+
+// More than the output head takes at a time; one of them wants a row of every position.
+TEST(EngineReuse, RowsOfPromptsThatEndInOneStepAreKeptApart) {
+  Cold cold;
+  EngineOptions options = ReuseOptions();
+  options.max_running = 24;
+  options.chunk_tokens = 256;
+  auto engine = MakeEngine(options);
+  std::vector<Request> requests;
+  for (uint64_t i = 0; i < 20; ++i) requests.push_back(PromptRequest(RandomTokens(i, 3 + i % 4)));
+  for (int round = 0; round < 2; ++round) {
+    for (Request& request : requests) request.prompt_logprobs = -1;
+    if (round == 0) requests[3].prompt_logprobs = 1;
+    HeldLoop held(*engine);
+    const uint64_t before = engine->Stats().prompt_tokens;
+    std::vector<Client> clients(requests.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      ASSERT_TRUE(engine->Submit(requests[i], clients[i].sink()));
+    }
+    held.Release();
+    for (size_t i = 0; i < requests.size(); ++i) ExpectSame(clients[i].Wait(), cold(requests[i]));
+    if (round == 1) {
+      EXPECT_EQ(engine->Stats().prompt_tokens, before);
+    }
+  }
+}
+
+TEST(EngineReuse, EveryBoundaryIsHitWithTailsOfOneTwoAndMoreTokens) {
+  Cold cold;
+  for (const char* organisation : kOrganisations) {
+    SCOPED_TRACE(organisation);
+    EngineOptions options = ReuseOptions();
+    options.organisation = *OrganisationSpec::Parse(organisation);
+    auto engine = MakeEngine(options);
+    for (uint32_t boundary : {1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49}) {
+      SCOPED_TRACE(boundary);
+      const uint64_t text = 100 + boundary;
+      Request base = PromptRequest(RandomTokens(text, 60), 2);
+      base.checkpoint_at = {boundary};
+      EXPECT_EQ(Ask(*engine, base).cached_tokens, 0u);
+      for (size_t tail : {1, 2, 5, 40}) {
+        const Request forked = PromptRequest(Forked(text, boundary, tail, tail));
+        const Answer hit = Ask(*engine, forked);
+        EXPECT_EQ(hit.cached_tokens, boundary);
+        ExpectReasonForEveryToken(hit);
+        ExpectSame(hit, cold(forked));
+      }
+    }
+  }
+}
+
+// A boundary inside a block: whoever appends copies it, so that the next one finds what was there.
+TEST(EngineReuse, AppendersDoNotAlterWhatTheyStartedFrom) {
+  for (Architecture architecture : kArchitectures) {
+    Cold cold(architecture);
+    for (const char* organisation : kOrganisations) {
+      SCOPED_TRACE(organisation);
+      EngineOptions options = ReuseOptions(architecture);
+      options.organisation = *OrganisationSpec::Parse(organisation);
+      auto engine = MakeEngine(options);
+      Request base = PromptRequest(RandomTokens(5, 37));
+      const Answer alone = cold(base);
+      ExpectSame(Ask(*engine, base), alone);
+      for (uint64_t other = 0; other < 4; ++other) {
+        const Request forked = PromptRequest(Forked(5, 37, other % 2, 3 + 10 * (other % 2)));
+        const Answer hit = Ask(*engine, forked);
+        EXPECT_GE(hit.cached_tokens, 37u);
+        ExpectSame(hit, cold(forked));
+        const Answer again = Ask(*engine, base);
+        EXPECT_EQ(again.cached_tokens, 37u);
+        ExpectSame(again, alone);
+      }
+    }
+  }
+}
+
+TEST(EngineReuse, ASharedBeginningIsUsedByManyAtOnceInEveryOrganisation) {
+  for (Architecture architecture : kArchitectures) {
+    Cold cold(architecture);
+    std::vector<Request> requests;
+    std::vector<Answer> alone;
+    for (uint64_t i = 0; i < 8; ++i) {
+      requests.push_back(PromptRequest(Forked(9, 45, i, 1 + 7 * i), 12));
+      alone.push_back(cold(requests.back()));
+    }
+    Request base = PromptRequest(RandomTokens(9, 45), 0);
+    for (const char* organisation : kOrganisations) {
+      SCOPED_TRACE(organisation);
+      EngineOptions options = ReuseOptions(architecture);
+      options.organisation = *OrganisationSpec::Parse(organisation);
+      auto engine = MakeEngine(options);
+      Ask(*engine, base);
+      HeldLoop held(*engine);
+      std::vector<Client> clients(requests.size());
+      for (size_t i = 0; i < requests.size(); ++i) {
+        ASSERT_TRUE(engine->Submit(requests[i], clients[i].sink()));
+      }
+      held.Release();
+      for (size_t i = 0; i < requests.size(); ++i) {
+        EXPECT_EQ(clients[i].Wait().cached_tokens, 45u);
+        ExpectSame(clients[i].Wait(), alone[i]);
+      }
+    }
+  }
+}
+
+TEST(EngineReuse, TheNextTurnStartsWhereTheLastOneEnded) {
+  for (Architecture architecture : kArchitectures) {
+    SCOPED_TRACE(static_cast<int>(architecture));
+    Cold cold(architecture);
+    auto engine = MakeEngine(ReuseOptions(architecture));
+    std::vector<TokenId> conversation = RandomTokens(21, 20);
+    uint32_t known = 0;
+    for (uint64_t turn = 0; turn < 4; ++turn) {
+      const Request request = PromptRequest(conversation, 9);
+      const Answer answer = Ask(*engine, request);
+      EXPECT_EQ(answer.cached_tokens, known);
+      ExpectSame(answer, cold(request));
+      conversation.insert(conversation.end(), answer.tokens.begin(), answer.tokens.end());
+      // The last token was sampled, not computed.
+      known = static_cast<uint32_t>(conversation.size()) - 1;
+      const std::vector<TokenId> said = RandomTokens(30 + turn, 5);
+      conversation.insert(conversation.end(), said.begin(), said.end());
+    }
+  }
+}
+
+TEST(EngineReuse, APromptWithoutCompletionLeavesItsRow) {
+  Cold cold;
+  auto engine = MakeEngine(ReuseOptions());
+  Request request = PromptRequest(RandomTokens(4, 50), 0);
+  Ask(*engine, request);
+  request.max_tokens = 8;
+  const Answer hit = Ask(*engine, request);
+  EXPECT_EQ(hit.cached_tokens, 50u);
+  ExpectSame(hit, cold(request));
+  request.max_tokens = 0;  // and from a row there may be nothing to do at all
+  const Answer nothing = Ask(*engine, request);
+  EXPECT_EQ(nothing.cached_tokens, 50u);
+  EXPECT_EQ(nothing.finish, FinishReason::kLength);
+  EXPECT_TRUE(nothing.tokens.empty());
+}
+
+TEST(EngineReuse, SaltsShareNothing) {
+  Cold cold;
+  const Request plain = PromptRequest(RandomTokens(6, 40));
+  const Answer alone = cold(plain);
+  auto engine = MakeEngine(ReuseOptions());
+  // In this order none has seen its own salt before; "" is no salt.
+  for (const char* salt : {"", "a", "b", "ab"}) {
+    SCOPED_TRACE(salt);
+    Request salted = plain;
+    salted.cache_salt = salt;
+    const Answer first = Ask(*engine, salted);
+    EXPECT_EQ(first.cached_tokens, 0u);
+    ExpectSame(first, alone);
+  }
+  for (const char* salt : {"b", "", "ab", "a"}) {
+    Request salted = plain;
+    salted.cache_salt = salt;
+    const Answer again = Ask(*engine, salted);
+    EXPECT_EQ(again.cached_tokens, 40u);
+    ExpectSame(again, alone);
+  }
+}
+
+TEST(EngineReuse, IsolatedRequestsReuseNothingNotEvenTheirOwn) {
+  Cold cold;
+  EngineOptions options = ReuseOptions();
+  options.isolate = IsolateKind::kRequest;
+  auto engine = MakeEngine(options);
+  Request request = PromptRequest(RandomTokens(6, 40));
+  const Answer alone = cold(request);
+  for (const char* salt : {"", "", "a", "a", "r1", "r2"}) {
+    request.cache_salt = salt;
+    const Answer answer = Ask(*engine, request);
+    EXPECT_EQ(answer.cached_tokens, 0u);
+    ExpectReasonForEveryToken(answer);
+    ExpectSame(answer, alone);
+  }
+  // And do not wait for each other either.
+  HeldLoop held(*engine);
+  std::vector<Client> clients(3);
+  for (Client& client : clients) ASSERT_TRUE(engine->Submit(request, client.sink()));
+  held.Release();
+  for (Client& client : clients) ExpectSame(client.Wait(), alone);
+  EXPECT_EQ(engine->Stats().joins, 0u);
+}
+
+TEST(EngineReuse, PromptLogprobsAreComputedWhateverIsKnown) {
+  Cold cold;
+  auto engine = MakeEngine(ReuseOptions());
+  Request request = PromptRequest(RandomTokens(6, 40));
+  Ask(*engine, request);
+  request.prompt_logprobs = 2;
+  const Answer echoed = Ask(*engine, request);
+  EXPECT_EQ(echoed.cached_tokens, 0u);
+  EXPECT_EQ(echoed.prompt_logprobs.size(), 40u);
+  ASSERT_EQ(echoed.match.computed_count, 1u);
+  EXPECT_EQ(echoed.match.computed[0].reason, ComputeReason::kDisabled);
+  ExpectSame(echoed, cold(request));
+}
+
+TEST(EngineReuse, ARequestMayRefuseReuseAndStillLeaveSomething) {
+  auto engine = MakeEngine(ReuseOptions());
+  Request request = PromptRequest(RandomTokens(6, 40));
+  request.reuse = false;
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Ask(*engine, request).cached_tokens, 0u);
+  request.reuse = true;
+  EXPECT_EQ(Ask(*engine, request).cached_tokens, 40u);
+}
+
+TEST(EngineReuse, WithReuseOffNothingIsKept) {
+  EngineOptions options = ReuseOptions();
+  options.reuse = false;
+  auto engine = MakeEngine(options);
+  const Request request = PromptRequest(RandomTokens(6, 40));
+  for (int i = 0; i < 2; ++i) {
+    const Answer answer = Ask(*engine, request);
+    EXPECT_EQ(answer.cached_tokens, 0u);
+    ASSERT_EQ(answer.match.computed_count, 1u);
+    EXPECT_EQ(answer.match.computed[0].reason, ComputeReason::kDisabled);
+  }
+  EXPECT_TRUE(engine->CacheEntries(100, 4).empty());
+  for (const PoolStats& pool : engine->Stats().store.pools) {
+    EXPECT_EQ(pool.free_pages, pool.total_pages);
+  }
+}
+
+TEST(EngineReuse, AfterAClearEverythingIsComputedAgain) {
+  auto engine = MakeEngine(ReuseOptions());
+  const Request request = PromptRequest(RandomTokens(6, 40));
+  const Answer cold = Ask(*engine, request);
+  EXPECT_FALSE(engine->CacheEntries(100, 4).empty());
+  EXPECT_GT(engine->ClearCache(), 0u);
+  EXPECT_TRUE(engine->CacheEntries(100, 4).empty());
+  for (const PoolStats& pool : engine->Stats().store.pools) {
+    EXPECT_EQ(pool.free_pages, pool.total_pages);
+  }
+  const Answer again = Ask(*engine, request);
+  EXPECT_EQ(again.cached_tokens, 0u);
+  ExpectSame(again, cold);
+}
+
+TEST(EngineReuse, BoundariesLieOnTheGrid) {
+  Cold cold;
+  EngineOptions options = ReuseOptions();
+  options.checkpoint_grid = 24;
+  auto engine = MakeEngine(options);
+  const Request request = PromptRequest(RandomTokens(6, 80));
+  const Answer alone = cold(request);
+  Ask(*engine, request);
+  const Answer again = Ask(*engine, request);
+  EXPECT_EQ(again.cached_tokens % 24, 0u);
+  ExpectReasonForEveryToken(again);
+  ExpectSame(again, alone);
+}
+
+TEST(EngineReuse, ACancelledPrefillLeavesWhatItComputedAndNoMore) {
+  Cold cold;
+  EngineOptions options = ReuseOptions();
+  options.chunk_tokens = 4;
+  auto engine = MakeEngine(options);
+  int cancelled = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const Request request = PromptRequest(RandomTokens(seed, 900), 3);
+    const uint64_t before = engine->Stats().prompt_tokens;
+    Client client;
+    const auto id = engine->Submit(request, client.sink());
+    ASSERT_TRUE(id);
+    while (engine->Stats().prompt_tokens < before + 16 * seed) std::this_thread::yield();
+    engine->Cancel(*id);
+    if (client.Wait().finish != FinishReason::kCancelled || !client.Now().tokens.empty()) continue;
+    ++cancelled;
+    const uint64_t computed = engine->Stats().prompt_tokens - before;
+    const Answer answer = Ask(*engine, request);
+    EXPECT_EQ(answer.cached_tokens, computed);
+    if (cancelled <= 3) ExpectSame(answer, cold(request));
+  }
+  EXPECT_GT(cancelled, 0);
+}
+
+TEST(EngineReuse, IdenticalPromptsThatComeTogetherAreComputedOnce) {
+  for (Architecture architecture : kArchitectures) {
+    SCOPED_TRACE(static_cast<int>(architecture));
+    Cold cold(architecture);
+    auto engine = MakeEngine(ReuseOptions(architecture));
+    const Request request = PromptRequest(RandomTokens(8, 300), 10);
+    const Answer alone = cold(request);
+    HeldLoop held(*engine);
+    const uint64_t before = engine->Stats().prompt_tokens;
+    std::vector<Client> clients(10);
+    for (Client& client : clients) ASSERT_TRUE(engine->Submit(request, client.sink()));
+    held.Release();
+    for (size_t i = 0; i < clients.size(); ++i) {
+      EXPECT_EQ(clients[i].Wait().cached_tokens, i == 0 ? 0u : 300u);
+      ExpectSame(clients[i].Wait(), alone);
+    }
+    EXPECT_EQ(engine->Stats().prompt_tokens, before + 300);
+    EXPECT_EQ(engine->Stats().joins, 9u);
+  }
+}
+
+TEST(EngineReuse, TheCommonBeginningOfPromptsThatComeTogetherIsComputedOnce) {
+  for (Architecture architecture : kArchitectures) {
+    SCOPED_TRACE(static_cast<int>(architecture));
+    Cold cold(architecture);
+    auto engine = MakeEngine(ReuseOptions(architecture));
+    HeldLoop held(*engine);
+    const uint64_t before = engine->Stats().prompt_tokens;
+    std::vector<Request> requests;
+    std::vector<Client> clients(6);
+    for (size_t i = 0; i < clients.size(); ++i) {
+      requests.push_back(PromptRequest(Forked(8, 203, i, 10)));
+      ASSERT_TRUE(engine->Submit(requests.back(), clients[i].sink()));
+    }
+    held.Release();
+    for (size_t i = 0; i < clients.size(); ++i) {
+      EXPECT_EQ(clients[i].Wait().cached_tokens, i == 0 ? 0u : 203u);
+      ExpectSame(clients[i].Wait(), cold(requests[i]));
+    }
+    EXPECT_EQ(engine->Stats().prompt_tokens, before + 203 + 60);
+  }
+}
+
+TEST(EngineReuse, WhoeverDoesNotShareThePrefixPassesThoseWhoWaitForIt) {
+  EngineOptions options = ReuseOptions();
+  options.chunk_tokens = 4;
+  auto engine = MakeEngine(options);
+  const Request known = PromptRequest(RandomTokens(3, 20), 1);
+  Ask(*engine, known);
+  HeldLoop held(*engine);
+  std::vector<std::string> order;  // of first tokens; only the loop writes
+  const auto noting = [&order](const char* name, Client& client) {
+    return [inner = client.sink(), name, &order](const RequestEvent& event) {
+      if (event.finish != FinishReason::kNone) order.push_back(name);
+      inner(event);
+    };
+  };
+  Client producer, waiting, other;
+  const Request request = PromptRequest(RandomTokens(8, 600), 1);
+  ASSERT_TRUE(engine->Submit(request, noting("producer", producer)));
+  ASSERT_TRUE(engine->Submit(request, noting("waiting", waiting)));
+  ASSERT_TRUE(engine->Submit(known, noting("other", other)));  // its row needs no room
+  held.Release();
+  producer.Wait();
+  waiting.Wait();
+  other.Wait();
+  EXPECT_EQ(order, std::vector<std::string>({"other", "producer", "waiting"}));
+  EXPECT_EQ(engine->Stats().joins, 1u);
+}
+
+TEST(EngineReuse, WhenAProducerIsCancelledTheNextOneGoesOnFromWhereItStopped) {
+  Cold cold;
+  EngineOptions options = ReuseOptions();
+  options.chunk_tokens = 4;
+  auto engine = MakeEngine(options);
+  const Request request = PromptRequest(RandomTokens(8, 900), 5);
+  HeldLoop held(*engine);
+  const uint64_t before = engine->Stats().prompt_tokens;
+  std::vector<Client> clients(4);
+  std::vector<RequestId> ids;
+  for (Client& client : clients) ids.push_back(*engine->Submit(request, client.sink()));
+  held.Release();
+  while (engine->Stats().prompt_tokens < before + 100) std::this_thread::yield();
+  engine->Cancel(ids[0]);
+  const Answer alone = cold(request);
+  for (size_t i = 1; i < clients.size(); ++i) ExpectSame(clients[i].Wait(), alone);
+  EXPECT_EQ(clients[0].Wait().final_events, 1);
+  // Cancelled with a group or less to go, the other two do not wait for that.
+  const uint64_t computed = engine->Stats().prompt_tokens - before;
+  EXPECT_GE(computed, 900u);
+  EXPECT_LE(computed, 900u + 2 * 16);
+}
+
+}  // namespace
+}  // namespace tessera
