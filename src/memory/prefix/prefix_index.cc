@@ -375,8 +375,14 @@ void PrefixIndex::UnciteBlock(NodeId id) {
   const uint32_t block = std::exchange(node.block, PrefixTree::kNone);
   node.flags &= static_cast<uint8_t>(~PrefixTree::kBlockWithdrawn);
   --citations_[block];
-  // The deepest is given up first; what is left is above it.
-  if (block_node_[block] == id) block_node_[block] = NodeId(node.parent);
+  // The deepest is given up first; what is left is above it, not always next to it: between them
+  // may be a node whose group was published from another page, and that node may go before.
+  if (block_node_[block] != id) return;
+  NodeId above(node.parent);
+  while (citations_[block] > 0 && tree_.at(above).block != block) {
+    above = NodeId(tree_.at(above).parent);
+  }
+  block_node_[block] = above;
 }
 
 void PrefixIndex::Unlink(LedgerLock& lock, EntryId entry) {

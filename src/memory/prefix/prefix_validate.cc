@@ -38,9 +38,24 @@ Status PrefixIndex::Validate(LedgerLock& lock, int level) const {
   }
   for (uint32_t i = 0; i < citations.size(); ++i) {
     if (ledger_->state(EntryId(EntryType::kBlock, i)) == ReclaimState::kGone) continue;
-    if (citations[i] == citations_[i]) continue;
-    return wrong(
-        fmt::format("block {} counts {} citations and has {}", i, citations_[i], citations[i]));
+    if (citations[i] != citations_[i]) {
+      return wrong(
+          fmt::format("block {} counts {} citations and has {}", i, citations_[i], citations[i]));
+    }
+    if (citations[i] == 0) continue;
+    // All of them from its node up; the node itself is one.
+    const NodeId deepest = block_node_[i];
+    if (!tree_.at(deepest).has(PrefixTree::kAlive) || tree_.at(deepest).block != i) {
+      return wrong(fmt::format("block {} is not at its node {}", i, deepest.index()));
+    }
+    uint32_t above = 0;
+    for (NodeId at = deepest; at != tree_.root(); at = NodeId(tree_.at(at).parent)) {
+      above += tree_.at(at).block == i;
+    }
+    if (above != citations[i]) {
+      return wrong(fmt::format("block {} has {} citations, {} of them from its node up", i,
+                               citations[i], above));
+    }
   }
   const auto linked = [this](EntryType type) {
     uint32_t count = 0;
