@@ -356,7 +356,8 @@ class World {
     auto [retention, serial] = TakeOut(&retentions_, op.a);
     const auto at = twin_.entries.find(retention.entry());
     ledger_.Release(lock, std::move(retention));
-    if (at != twin_.entries.end() && at->second.serial == serial) --at->second.retentions;
+    if (at == twin_.entries.end() || at->second.serial != serial) return;
+    if (--at->second.retentions == 0) twin_.HoldEnded(at->first);
   }
 
   // Reclaim.
