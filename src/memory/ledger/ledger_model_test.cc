@@ -556,7 +556,8 @@ struct Trial {
       world->End();
     } catch (const std::runtime_error& error) {
       failure = error.what();
-      world.release();
+      static std::vector<World*>* const broken = new std::vector<World*>;
+      broken->push_back(world.release());
     }
     SetCheckHandler(before);
     if (failed_at != nullptr) *failed_at = done;
