@@ -228,6 +228,61 @@ FieldError ReadStreamOptions(const Json& value, const ModelLimits&, CompletionRe
   return std::nullopt;
 }
 
+FieldError ReadCachePrompt(const Json& value, const ModelLimits&, CompletionRequest& request) {
+  return ReadBool("cache_prompt", value, &request.cache_prompt);
+}
+
+FieldError ReadCacheSalt(const Json& value, const ModelLimits&, CompletionRequest& request) {
+  const std::string expected = fmt::format("a string of at most {} bytes", kSaltBytesMax);
+  // A salt keeps others out: what came in its place is not for a message.
+  if (!value.is_string()) {
+    return InvalidField(
+        "cache_salt", "invalid_type",
+        fmt::format("cache_salt: expected {}, got {}", expected, value.type_name()));
+  }
+  const std::string& salt = value.get_ref<const std::string&>();
+  if (salt.size() > kSaltBytesMax) {
+    return InvalidField(
+        "cache_salt", "invalid_value",
+        fmt::format("cache_salt: expected {}, got one of {} bytes", expected, salt.size()));
+  }
+  request.cache_salt = salt;
+  return std::nullopt;
+}
+
+FieldError ReadOneCheckpoint(const std::string& field, const Json& value, const ModelLimits& limits,
+                             CompletionRequest& request) {
+  int64_t position = 0;
+  FieldError error = ReadInteger(field, value, 1, limits.context_length, &position);
+  if (error) error->param = "checkpoint_at";
+  request.checkpoint_at.push_back(static_cast<uint32_t>(position));
+  return error;
+}
+
+FieldError ReadCheckpointAt(const Json& value, const ModelLimits& limits,
+                            CompletionRequest& request) {
+  if (value.is_number()) return ReadOneCheckpoint("checkpoint_at", value, limits, request);
+  const std::string expected =
+      fmt::format("a token position or an array of up to {} of them", kCheckpointsMax);
+  if (!value.is_array()) return WrongType("checkpoint_at", expected, value);
+  if (value.size() > kCheckpointsMax) return WrongValue("checkpoint_at", expected, value);
+  for (size_t i = 0; i < value.size(); ++i) {
+    if (FieldError error =
+            ReadOneCheckpoint(fmt::format("checkpoint_at[{}]", i), value[i], limits, request)) {
+      return error;
+    }
+  }
+  std::vector<uint32_t>& positions = request.checkpoint_at;
+  std::sort(positions.begin(), positions.end());
+  positions.erase(std::unique(positions.begin(), positions.end()), positions.end());
+  return std::nullopt;
+}
+
+FieldError ReadPromptCacheKey(const Json& value, const ModelLimits&, CompletionRequest&) {
+  if (!value.is_string()) return WrongType("prompt_cache_key", "a string", value);
+  return std::nullopt;
+}
+
 struct Field {
   std::string_view name;
   FieldError (*read)(const Json&, const ModelLimits&, CompletionRequest&);
@@ -247,6 +302,10 @@ constexpr Field kFields[] = {
     {"logprobs", ReadLogprobs},
     {"stream", ReadStream},
     {"stream_options", ReadStreamOptions},
+    {"cache_prompt", ReadCachePrompt},
+    {"cache_salt", ReadCacheSalt},
+    {"checkpoint_at", ReadCheckpointAt},
+    {"prompt_cache_key", ReadPromptCacheKey},
 };
 
 const Field* FindField(std::string_view name) {

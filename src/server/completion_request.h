@@ -6,8 +6,13 @@
 // Fields: model, prompt (string, ids, or an array of up to kPromptsMax of either: one choice each),
 // max_tokens (16), temperature (1), top_p (1), top_k (0 or -1: off), min_p (0), seed (drawn when
 // absent), stop (a string or up to 4), ignore_eos (false), logprobs (0 to kLogprobsMax), stream,
-// stream_options {include_usage}. null means absent. Any other field is refused by name: a field
-// that is ignored silently is an answer to a question nobody asked.
+// stream_options {include_usage}, cache_prompt (true), cache_salt (""), checkpoint_at (a position
+// or up to kCheckpointsMax), prompt_cache_key. null means absent. Any other field is refused by
+// name: a field that is ignored silently is an answer to a question nobody asked.
+//
+// prompt_cache_key is an affinity hint: it says which of many servers may know a prompt. Here every
+// request is looked up in the one cache there is, so the key changes nothing and is not kept. It
+// isolates nobody, there as here: that is what cache_salt does.
 //
 // Failure: ApiError with the field as `param`, expected and actual in the message.
 // Threads: pure functions of their arguments.
@@ -31,6 +36,8 @@ inline constexpr size_t kPromptsMax = 64;
 inline constexpr size_t kStopsMax = 4;
 inline constexpr size_t kStopBytesMax = 1024;  // the engine's own limit
 inline constexpr int kLogprobsMax = 20;  // OpenAI's own limit is 5; local users look further down
+inline constexpr size_t kSaltBytesMax = 256;
+inline constexpr size_t kCheckpointsMax = 64;
 
 using PromptInput = std::variant<std::string, std::vector<TokenId>>;
 
@@ -52,6 +59,9 @@ struct CompletionRequest {
   int logprobs = -1;
   bool stream = false;
   bool include_usage = false;
+  bool cache_prompt = true;  // false: nothing is looked up
+  std::string cache_salt;
+  std::vector<uint32_t> checkpoint_at;  // ascending, each from 1 to the context length
 };
 
 // A prompt that cannot fit the context is refused before it is copied, numbers that are more than

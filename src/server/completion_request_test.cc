@@ -43,13 +43,17 @@ TEST(CompletionRequest, DefaultsAreOpenAis) {
   EXPECT_FALSE(request.ignore_eos);
   EXPECT_EQ(request.logprobs, -1);
   EXPECT_FALSE(request.stream);
+  EXPECT_TRUE(request.cache_prompt);
+  EXPECT_EQ(request.cache_salt, "");
+  EXPECT_TRUE(request.checkpoint_at.empty());
 }
 
 TEST(CompletionRequest, EveryFieldIsRead) {
   const CompletionRequest request = Parse(
       R"({"model":"m","prompt":[1,513],"max_tokens":0,"temperature":0.5,"top_p":0.25,"top_k":7,
           "min_p":0.125,"seed":18446744073709551615,"stop":["a","b"],"ignore_eos":true,"logprobs":0,
-          "stream":true,"stream_options":{"include_usage":true}})");
+          "stream":true,"stream_options":{"include_usage":true},"cache_prompt":false,
+          "cache_salt":"tenant 7","checkpoint_at":[64,2],"prompt_cache_key":"docs"})");
   EXPECT_EQ(request.model, "m");
   EXPECT_EQ(std::get<std::vector<TokenId>>(request.prompts.at(0)), (std::vector<TokenId>{1, 513}));
   EXPECT_EQ(request.max_tokens, 0u);
@@ -64,12 +68,16 @@ TEST(CompletionRequest, EveryFieldIsRead) {
   EXPECT_EQ(request.logprobs, 0);
   EXPECT_TRUE(request.stream);
   EXPECT_TRUE(request.include_usage);
+  EXPECT_FALSE(request.cache_prompt);
+  EXPECT_EQ(request.cache_salt, "tenant 7");
+  EXPECT_EQ(request.checkpoint_at, (std::vector<uint32_t>{2, 64}));
 }
 
 TEST(CompletionRequest, NullMeansAbsent) {
   const CompletionRequest request = Parse(
       R"({"prompt":"x","model":null,"max_tokens":null,"temperature":null,"seed":null,"stop":null,
-          "logprobs":null,"stream":null,"stream_options":null})");
+          "logprobs":null,"stream":null,"stream_options":null,"cache_prompt":null,
+          "cache_salt":null,"checkpoint_at":null,"prompt_cache_key":null})");
   EXPECT_EQ(request.max_tokens, 16u);
   EXPECT_EQ(request.sampling.temperature, 1.0f);
   EXPECT_FALSE(request.seed.has_value());
@@ -88,6 +96,31 @@ TEST(CompletionRequest, NegativeSeedKeepsItsBitsAndSign) {
   const CompletionRequest request = Parse(R"({"prompt":"x","seed":-2})");
   EXPECT_EQ(request.seed->bits, static_cast<uint64_t>(int64_t{-2}));
   EXPECT_TRUE(request.seed->negative);
+}
+
+TEST(CompletionRequest, CheckpointPositionsAreOneOrManyEachOnce) {
+  const auto positions = [](const std::string& value) {
+    return Parse(R"({"prompt":"x","checkpoint_at":)" + value + "}").checkpoint_at;
+  };
+  EXPECT_EQ(positions("7"), (std::vector<uint32_t>{7}));
+  EXPECT_EQ(positions("[9,1,9,100]"), (std::vector<uint32_t>{1, 9, 100}));
+  EXPECT_TRUE(positions("[]").empty());
+  EXPECT_EQ(positions(nlohmann::json(std::vector<int>(kCheckpointsMax, 5)).dump()).size(), 1u);
+}
+
+TEST(CompletionRequest, ASaltOfTheMostBytesIsReadAndAnEmptyOneIsNone) {
+  const std::string salt(kSaltBytesMax, 's');
+  EXPECT_EQ(Parse(R"({"prompt":"x","cache_salt":")" + salt + R"("})").cache_salt, salt);
+  EXPECT_EQ(Parse(R"({"prompt":"x","cache_salt":""})").cache_salt, "");
+}
+
+TEST(CompletionRequest, ARefusedSaltIsNotInTheMessage) {
+  const std::string salt = "secret" + std::string(kSaltBytesMax, 's');
+  for (const std::string& value : {"\"" + salt + "\"", std::string(R"(["secret"])")}) {
+    const ApiError error = Refusal(R"({"prompt":"x","cache_salt":)" + value + "}");
+    EXPECT_EQ(error.param, "cache_salt");
+    EXPECT_EQ(error.message.find("secret"), std::string::npos) << error.message;
+  }
 }
 
 TEST(CompletionRequest, TopKMinusOneIsOff) {
@@ -150,6 +183,23 @@ TEST(CompletionRequest, WrongFieldsAreNamedWithExpectedAndActual) {
        "stream_options.include_usage", "invalid_type", "true or false", "1"},
       {R"({"prompt":"x","stream":true,"stream_options":{"foo":1}})", "stream_options.foo",
        "unknown_parameter", "include_usage", "foo"},
+      {R"({"prompt":"x","cache_prompt":"yes"})", "cache_prompt", "invalid_type", "true or false",
+       "yes"},
+      {R"({"prompt":"x","cache_salt":7})", "cache_salt", "invalid_type", "at most 256 bytes",
+       "number"},
+      {R"({"prompt":"x","checkpoint_at":0})", "checkpoint_at", "invalid_value", "1 to 100", "0"},
+      {R"({"prompt":"x","checkpoint_at":101})", "checkpoint_at", "invalid_value", "1 to 100",
+       "101"},
+      {R"({"prompt":"x","checkpoint_at":1.5})", "checkpoint_at", "invalid_type", "an integer",
+       "1.5"},
+      {R"({"prompt":"x","checkpoint_at":"end"})", "checkpoint_at", "invalid_type", "up to 64",
+       "\"end\""},
+      {R"({"prompt":"x","checkpoint_at":[1,-2]})", "checkpoint_at", "invalid_value",
+       "checkpoint_at[1]", "-2"},
+      {R"({"prompt":"x","checkpoint_at":[[1]]})", "checkpoint_at", "invalid_type",
+       "checkpoint_at[0]", "array of 1"},
+      {R"({"prompt":"x","prompt_cache_key":5})", "prompt_cache_key", "invalid_type", "a string",
+       "5"},
       {R"({"prompt":"x","n":1})", "n", "unknown_parameter", "max_tokens", "n: not a field"},
       {R"({"prompt":"x","echo":null})", "echo", "unknown_parameter", "max_tokens", "echo"},
       {R"([])", "", "invalid_type", "an object", "array of 0"},
@@ -174,6 +224,13 @@ TEST(CompletionRequest, TooManyPromptsAreRefused) {
   EXPECT_EQ(Parse(body.dump()).prompts.size(), kPromptsMax);
   body["prompt"].push_back("x");
   EXPECT_EQ(Refusal(body.dump()).param, "prompt");
+}
+
+TEST(CompletionRequest, TooManyCheckpointPositionsAreRefused) {
+  const std::string many = nlohmann::json(std::vector<int>(kCheckpointsMax + 1, 5)).dump();
+  const ApiError error = Refusal(R"({"prompt":"x","checkpoint_at":)" + many + "}");
+  EXPECT_EQ(error.param, "checkpoint_at");
+  EXPECT_NE(error.message.find("array of 65"), std::string::npos) << error.message;
 }
 
 TEST(CompletionRequest, WhatCannotFitTheContextIsRefusedBeforeItIsCopied) {

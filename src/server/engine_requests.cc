@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <random>
 
 namespace tessera {
@@ -14,6 +15,20 @@ ApiResult<std::vector<TokenId>> PromptIds(const PromptInput& prompt, const Token
   EncodeOptions options;
   options.parse_special = true;
   return tokenizer.Encode(text, options);
+}
+
+// The last one: positions ascend.
+std::optional<ApiError> CheckCheckpoints(const CompletionRequest& request, size_t index,
+                                         size_t prompt_tokens) {
+  if (request.checkpoint_at.empty() || request.checkpoint_at.back() <= prompt_tokens) {
+    return std::nullopt;
+  }
+  const std::string prompt =
+      request.prompts.size() == 1 ? "the prompt" : fmt::format("prompt[{}]", index);
+  return InvalidField("checkpoint_at", "invalid_value",
+                      fmt::format("checkpoint_at: expected positions from 1 to {}, the tokens of "
+                                  "{}, got {}",
+                                  prompt_tokens, prompt, request.checkpoint_at.back()));
 }
 
 }  // namespace
@@ -36,12 +51,19 @@ ApiResult<std::vector<Request>> MakeEngineRequests(const CompletionRequest& requ
       return PromptTooLong(limits, fmt::format("{} in the prompt and max_tokens {}",
                                                one.prompt.size(), request.max_tokens));
     }
+    if (std::optional<ApiError> error =
+            CheckCheckpoints(request, requests.size() - 1, one.prompt.size())) {
+      return std::move(*error);
+    }
     one.max_tokens = request.max_tokens;
     one.sampling = request.sampling;
     one.sampling.seed = seed.bits;
     one.stop = request.stop;
     one.ignore_eos = request.ignore_eos;
     one.logprobs = request.logprobs;
+    one.cache_salt = request.cache_salt;
+    one.checkpoint_at = request.checkpoint_at;
+    one.reuse = request.cache_prompt;
   }
   return requests;
 }
