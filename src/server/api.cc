@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "server/cache_pages.h"
 #include "server/capacity.h"
 
 namespace tessera {
@@ -16,11 +17,20 @@ constexpr std::string_view kModelPrefix = "/v1/models/";
 struct Route {
   std::string_view path;
   std::string_view method;
+  std::string_view other_method = "";
+
+  bool Takes(std::string_view asked) const {
+    return asked == method || (!other_method.empty() && asked == other_method);
+  }
+  std::string Methods() const {
+    return other_method.empty() ? std::string(method) : fmt::format("{}, {}", method, other_method);
+  }
 };
 
 constexpr Route kRoutes[] = {
-    {"/health", "GET"},    {"/v1/health", "GET"}, {"/version", "GET"},
-    {"/v1/models", "GET"}, {"/cache", "GET"},     {"/v1/completions", "POST"},
+    {"/health", "GET"},          {"/v1/health", "GET"},       {"/version", "GET"},
+    {"/v1/models", "GET"},       {"/cache", "GET", "DELETE"}, {"/cache/entries", "GET"},
+    {"/v1/completions", "POST"},
 };
 
 const Route* FindRoute(std::string_view path) {
@@ -70,10 +80,10 @@ HttpReply NotFound(std::string_view path) {
 HttpReply WrongMethod(const HttpRequest& request, const Route& route) {
   ApiError error = InvalidField(
       "", "method_not_allowed",
-      fmt::format("{}: expected {}, got {}", request.path, route.method, request.method));
+      fmt::format("{}: expected {}, got {}", request.path, route.Methods(), request.method));
   error.http_status = 405;
   HttpReply reply = HttpReply::Error(error);
-  reply.headers.emplace_back("Allow", route.method);
+  reply.headers.emplace_back("Allow", route.Methods());
   return reply;
 }
 
@@ -103,26 +113,39 @@ std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
   const Route* route = FindRoute(head.path);
   if (route == nullptr) return NotFound(head.path);
   const std::string_view method = head.method == "HEAD" ? "GET" : std::string_view(head.method);
-  if (route->method != method) return WrongMethod(head, *route);
+  if (!route->Takes(method)) return WrongMethod(head, *route);
   return std::nullopt;
 }
 
 HttpReply Api::Handle(const HttpRequest& request, Peer& peer) {
   if (std::optional<HttpReply> refused = Refuse(request)) return std::move(*refused);
   if (request.path == "/v1/completions") return completions_.Handle(request.body, peer);
-  return HandleGet(request.path);
+  if (request.method == "DELETE") return HttpReply::Json(CacheClearedBody(engine_->ClearCache()));
+  return HandleGet(request);
 }
 
-HttpReply Api::HandleGet(const std::string& path) const {
+HttpReply Api::HandleGet(const HttpRequest& request) const {
+  const std::string& path = request.path;
   if (IsHealth(path)) return HttpReply::Json(HealthBody());
   if (path == "/version") return HttpReply::Json(VersionBody());
   if (path == "/v1/models") return HttpReply::Json(ModelListBody(card_));
   if (path == "/cache") {
-    return HttpReply::Json(CacheBody(engine_->Stats(), engine_->organisation()));
+    return HttpReply::Json(
+        CacheBody(engine_->Stats(), engine_->organisation(), engine_->options()));
   }
+  if (path == "/cache/entries") return HandleCacheEntries(request.query);
   const std::string asked = path.substr(kModelPrefix.size());
   if (asked != card_.id) return HttpReply::Error(ModelNotFound(asked, card_.id));
   return HttpReply::Json(ModelBody(card_));
+}
+
+HttpReply Api::HandleCacheEntries(const HttpQuery& query) const {
+  const ApiResult<size_t> parsed = ParseEntriesLimit(query);
+  if (const ApiError* error = std::get_if<ApiError>(&parsed)) return HttpReply::Error(*error);
+  const size_t limit = std::get<size_t>(parsed);
+  // One more, to know whether there is.
+  const std::vector<BoundaryInfo> entries = engine_->CacheEntries(limit + 1, kEntryTokens);
+  return HttpReply::Json(CacheEntriesBody(entries, limit, engine_->tokenizer()));
 }
 
 }  // namespace tessera

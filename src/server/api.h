@@ -3,8 +3,9 @@
 // Api is the table of routes: which method of which path is answered by what. Everything a client
 // can see but sockets is below it.
 //
-//   GET  /health /v1/health /version /v1/models /v1/models/{id} /cache
-//   POST /v1/completions
+//   GET    /health /v1/health /version /v1/models /v1/models/{id} /cache /cache/entries
+//   POST   /v1/completions
+//   DELETE /cache
 //
 // An unknown path is 404, a known one with another method 405 with Allow; HEAD goes where GET goes.
 // With an API key, every path but the two of /health wants `Authorization: Bearer KEY`.
@@ -45,7 +46,8 @@ class Api {
   const ModelCard& model() const { return card_; }
 
  private:
-  HttpReply HandleGet(const std::string& path) const;
+  HttpReply HandleGet(const HttpRequest& request) const;
+  HttpReply HandleCacheEntries(const HttpQuery& query) const;
 
   Engine* const engine_;
   const ApiOptions options_;

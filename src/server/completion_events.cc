@@ -37,6 +37,7 @@ ChoiceEvent Own(uint32_t choice, const RequestEvent& event) {
   own.completion_tokens = event.completion_tokens;
   own.receipt = event.receipt;
   own.timings = event.timings;
+  own.match = event.match;
   return own;
 }
 

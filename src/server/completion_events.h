@@ -37,6 +37,7 @@ struct ChoiceEvent {
   uint32_t completion_tokens = 0;
   uint64_t receipt = 0;
   RequestTimings timings;
+  MatchReport match;
 };
 
 class CompletionEvents {

@@ -58,12 +58,27 @@ Json FinishJson(FinishReason finish) {
   }
 }
 
+Json ReuseJson(const MatchReport& match) {
+  Json ranges = Json::array();
+  for (uint32_t i = 0; i < match.computed_count; ++i) {
+    const ComputedRange& range = match.computed[i];
+    ranges.push_back(
+        {{"from", range.begin}, {"to", range.end}, {"reason", ComputeReasonName(range.reason)}});
+  }
+  return {{"reused", match.reused},       {"attention", match.attention},
+          {"recurrent", match.recurrent}, {"diverged_at", match.diverged_at},
+          {"from_row", match.from_row},   {"computed", std::move(ranges)}};
+}
+
 Json ChoiceJson(const ChoicePart& part) {
   Json json = {{"index", part.index},
                {"text", part.text},
                {"logprobs", LogprobsJson(part.logprobs)},
                {"finish_reason", FinishJson(part.finish)}};
-  if (part.finish != FinishReason::kNone) json["receipt"] = FormatReceipt(part.receipt);
+  if (part.finish != FinishReason::kNone) {
+    json["receipt"] = FormatReceipt(part.receipt);
+    json["reuse"] = ReuseJson(part.match);
+  }
   return json;
 }
 

@@ -4,11 +4,12 @@
 // OpenAI's CreateCompletionResponse, and
 //
 //   choices[i].receipt   16 hex digits; equal receipts mean the same bits were computed
+//   choices[i].reuse     how much of the prompt was reused, and why each other token was not
 //   seed                 the one used: sending it again repeats the answer
 //   timings              llama-server's names
 //
-// In a stream these three come with the chunks that carry finish_reason: receipt with its choice,
-// seed and timings with the last of them.
+// In a stream these come with the chunks that carry finish_reason: receipt and reuse with their
+// choice, seed and timings with the last of them.
 //
 // Threads: pure functions of their arguments.
 #pragma once
@@ -67,6 +68,7 @@ struct ChoicePart {
   std::optional<LogprobColumns> logprobs;
   FinishReason finish = FinishReason::kNone;  // kStop or kLength when done
   uint64_t receipt = 0;                       // when done
+  MatchReport match;                          // when done
 };
 
 // Sums over the choices of an answer, but times are the longest of any: choices run together.

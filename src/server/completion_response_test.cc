@@ -61,6 +61,38 @@ TEST(CompletionResponse, BodyHasTheFieldsOfTheSchemaAndOurs) {
   EXPECT_EQ(json["timings"]["predicted_per_second"], 80.0);
 }
 
+TEST(CompletionResponse, EveryTokenThatWasNotReusedHasItsReason) {
+  ChoicePart choice = Done("");
+  MatchReport& match = choice.match;
+  match.prompt_tokens = 100;
+  match.reused = 60;
+  match.attention = 80;
+  match.recurrent = 64;
+  match.diverged_at = 90;
+  match.computed = {{{60, 90, ComputeReason::kNoCheckpoint}, {90, 100, ComputeReason::kDiverged}}};
+  match.computed_count = 2;
+  const Json reuse =
+      Json::parse(CompletionBody(kHead, {&choice, 1}, {}, {}))["choices"][0]["reuse"];
+  EXPECT_EQ(reuse["reused"], 60);
+  EXPECT_EQ(reuse["attention"], 80);
+  EXPECT_EQ(reuse["recurrent"], 64);
+  EXPECT_EQ(reuse["diverged_at"], 90);
+  EXPECT_EQ(reuse["from_row"], false);
+  EXPECT_EQ(reuse["computed"], Json::parse(R"([
+      {"from": 60, "to": 90, "reason": "no_checkpoint"},
+      {"from": 90, "to": 100, "reason": "diverged"}])"));
+}
+
+TEST(CompletionResponse, APromptReusedWholeHasNoReasons) {
+  ChoicePart choice = Done("");
+  choice.match.prompt_tokens = choice.match.reused = 100;
+  choice.match.from_row = true;
+  const Json reuse =
+      Json::parse(CompletionBody(kHead, {&choice, 1}, {}, {}))["choices"][0]["reuse"];
+  EXPECT_EQ(reuse["from_row"], true);
+  EXPECT_EQ(reuse["computed"], Json::array());
+}
+
 TEST(CompletionResponse, RatesWithoutTimeAreZero) {
   const ChoicePart choice = Done("");
   const Json json = Json::parse(CompletionBody(kHead, {&choice, 1}, {}, {}));
@@ -77,17 +109,19 @@ TEST(CompletionResponse, SeedComesBackAsItWent) {
   EXPECT_EQ(seed({static_cast<uint64_t>(int64_t{-7}), true}), "-7");
 }
 
-TEST(CompletionResponse, OnlyTheFinishedChunkCarriesReceiptSeedAndTimings) {
+TEST(CompletionResponse, OnlyTheFinishedChunkCarriesReceiptReuseSeedAndTimings) {
   ChoicePart part;
   part.text = "in";
   const Json middle = Json::parse(CompletionChunk(kHead, part, false, nullptr));
   EXPECT_TRUE(middle["choices"][0]["finish_reason"].is_null());
   EXPECT_FALSE(middle["choices"][0].contains("receipt"));
+  EXPECT_FALSE(middle["choices"][0].contains("reuse"));
   EXPECT_FALSE(middle.contains("seed"));
   EXPECT_FALSE(middle.contains("usage"));
   const StreamEnding ending{{3, false}, SomeTotals()};
   const Json last = Json::parse(CompletionChunk(kHead, Done("."), true, &ending));
   EXPECT_EQ(last["choices"][0]["receipt"], "0000000000000abc");
+  EXPECT_EQ(last["choices"][0]["reuse"]["reused"], 0);
   EXPECT_EQ(last["seed"], 3);
   EXPECT_EQ(last["timings"]["predicted_n"], 5);
   EXPECT_TRUE(last.contains("usage"));

@@ -95,6 +95,7 @@ ChoicePart Completions::Answer::Part(ChoiceEvent&& event) {
   if (with_logprobs_) part.logprobs = writers_[event.choice].Write(event.logprobs);
   part.finish = event.finish;
   part.receipt = event.receipt;
+  part.match = event.match;
   if (event.finish != FinishReason::kNone) {
     --open_;
     totals_.prompt_tokens += event.prompt_tokens;
@@ -122,6 +123,7 @@ HttpReply Completions::Answer::Collect(Peer& peer) {
       if (with_logprobs_) choice.logprobs->Append(std::move(*part.logprobs));
       choice.finish = part.finish;
       choice.receipt = part.receipt;
+      choice.match = part.match;
     }
     if (peer.Gone()) {
       events_.reset();

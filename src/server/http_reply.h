@@ -13,11 +13,15 @@
 
 namespace tessera {
 
+// Decoded; in the order of the names.
+using HttpQuery = std::vector<std::pair<std::string, std::string>>;
+
 struct HttpRequest {
   std::string method;
   std::string path;           // decoded, without the query
   std::string authorization;  // the header's value
   std::string body;
+  HttpQuery query;
 };
 
 struct HttpReply {

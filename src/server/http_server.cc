@@ -83,7 +83,8 @@ HttpReply UnclearFraming() {
 }
 
 HttpRequest HeadOf(const httplib::Request& request) {
-  return {request.method, request.path, request.get_header_value("Authorization"), ""};
+  return {request.method, request.path, request.get_header_value("Authorization"), "",
+          HttpQuery(request.params.begin(), request.params.end())};
 }
 
 // The part of a common number of bytes that one body has taken.
@@ -376,6 +377,10 @@ void HttpServer::Impl::HandlePlain(const httplib::Request& request, httplib::Res
 
 void HttpServer::Impl::HandleWithBody(const httplib::Request& request, httplib::Response& response,
                                       const httplib::ContentReader& reader) {
+  if (!HasBody(request)) {  // the library would read to the end of the connection
+    HandlePlain(request, response);
+    return;
+  }
   if (!TakeCompletion()) {
     SendUnread(request,
                Overloaded(fmt::format("{} completions are running, which is as many as this "
@@ -397,8 +402,6 @@ void HttpServer::Impl::HandleWithBody(const httplib::Request& request, httplib::
 std::optional<HttpReply> HttpServer::Impl::ReadBody(const httplib::Request& request,
                                                     const httplib::ContentReader& reader,
                                                     BytesInFlight& share, std::string* body) {
-  // Without a length there is none; the library would read to the end of the connection.
-  if (!HasBody(request)) return std::nullopt;
   if (request.is_multipart_form_data()) {
     return Refusal(415, "unsupported_media_type", "Content-Type: expected application/json");
   }

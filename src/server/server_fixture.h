@@ -82,7 +82,7 @@ std::string PostText(std::string_view body);
 // Polls until it holds, at most 10 s.
 bool Eventually(const std::function<bool()>& condition);
 
-// Nothing runs, nothing waits, every page is free.
+// Nothing runs, nothing waits, every page is free or the cache's alone.
 bool Idle(const Engine& engine);
 
 class ServerTest : public ::testing::Test {

@@ -15,6 +15,17 @@ std::string PoolLine(const Organisation& organisation, size_t index) {
                      FormatBytes(pool.unit_bytes), organisation.planes);
 }
 
+std::string ReuseLine(const EngineOptions& options) {
+  if (!options.reuse) return "  reuse         off\n";
+  // Blocks and images are kept at any token, so the grid alone says how short a prefix can be.
+  return fmt::format(
+      "  reuse         prefixes of {} token{} and more; placement {}, eviction {}, retention {}, "
+      "isolate {}\n",
+      options.checkpoint_grid, options.checkpoint_grid == 1 ? "" : "s",
+      options.placement.ToString(), EvictionPolicyName(options.eviction),
+      options.retention.ToString(), IsolateName(options.isolate));
+}
+
 }  // namespace
 
 std::string CapacitySummary(const Organisation& organisation, uint32_t context_length) {
@@ -47,6 +58,7 @@ std::string StartupSummary(const Engine& engine, const std::string& url) {
                          StateTypeName(state.state_type));
   }
   lines += CapacitySummary(engine.organisation(), engine.shape().context_length);
+  lines += ReuseLine(options);
   lines +=
       fmt::format("  outside it    weights {} (packed in {:.0f} ms), activations {}, metadata {}\n",
                   FormatBytes(memory.weight_bytes), engine.load_ms(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bodies of the read-only routes: /health, /version, /v1/models, /cache.
+// The bodies of /health, /version and /v1/models.
 //
 // Threads: pure functions of their arguments.
 #pragma once
@@ -24,9 +24,5 @@ std::string HealthBody();
 std::string VersionBody();
 std::string ModelBody(const ModelCard& card);
 std::string ModelListBody(const ModelCard& card);
-
-// Bytes and pages by kind and pool. Bytes by kind are those really written; pages are what holds
-// them, so unit_bytes · held pages − bytes is what rounding costs.
-std::string CacheBody(const EngineStats& stats, const Organisation& organisation);
 
 }  // namespace tessera
