@@ -130,9 +130,14 @@ TEST(CommandLine, ErrorsAreOneLineWithTheCodeOfTheirKind) {
   ExpectOneLine(with({"--prompt-file", "x"}), 2, "more than one prompt");
   ExpectOneLine(with({"--promt", "x"}), 2, "did you mean --prompt?");
   // A flag of a later version is unknown, not ignored.
-  ExpectOneLine(with({"--checkpoint-grid", "512"}), 2, "unknown flag --checkpoint-grid");
+  ExpectOneLine(with({"--frames", "1GiB"}), 2, "unknown flag --frames");
   ExpectOneLine(with({"--state", "f16"}), 2, "--state: 'f16' is neither fp32 nor bf16");
   ExpectOneLine(with({"--organisation", "s9"}), 2, "--organisation");
+  ExpectOneLine(with({"--checkpoint-grid", "0"}), 2, "--checkpoint-grid: 0 is not");
+  ExpectOneLine(with({"--placement", "head"}), 2, "--placement: ");
+  ExpectOneLine(with({"--eviction", "fifo"}), 2, "--eviction: ");
+  ExpectOneLine(with({"--retention", "ever"}), 2, "--retention: ");
+  ExpectOneLine(with({"--isolate", "key"}), 2, "--isolate: 'key' is neither off nor request");
   ExpectOneLine(with({"-n", "many"}), 2, "--max-tokens does not take 'many'");
   ExpectOneLine(with({"-n", "9000"}), 2, "context length of 8192");
   ExpectOneLine(with({"--top-p", "2"}), 2, "top_p");

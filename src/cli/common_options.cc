@@ -16,6 +16,51 @@ Status Named(const char* flag, const Status& status) {
   return {status.code(), fmt::format("{}: {}", flag, status.message())};
 }
 
+void AddReuseOptions(CLI::App& command, CommonOptions* options) {
+  const auto add = [&](const char* name, auto& value, const char* text, const std::string& help) {
+    command.add_option(name, value, fmt::format("{} (default {})", help, value))
+        ->option_text(text)
+        ->group("Prefix reuse");
+  };
+  add("--checkpoint-grid", options->checkpoint_grid, "N",
+      "Keep and reuse state at multiples of N tokens only");
+  add("--placement", options->placement, "NAME",
+      "Where prompts are worth a checkpoint: default (tails, branches, message ends, positions "
+      "that clients name, and a grid while memory is plentiful), tail, tail+branch or dense:N");
+  add("--eviction", options->eviction, "NAME",
+      "What goes first when memory is short: value (least worth per page), lru or flop");
+  add("--retention", options->retention, "NAME",
+      "What stays longer: off, producer[:n] (wanted by n requests, while its producer runs), "
+      "after[:n,share] (and after it, in a share of the budget) or strict");
+  add("--isolate", options->isolate, "WHO",
+      "Who shares what is kept: off (all, but for cache_salt) or request (nobody)");
+  command.add_flag("--no-reuse", options->no_reuse, "Keep nothing and look nothing up")
+      ->group("Prefix reuse");
+}
+
+Status SetReuse(const CommonOptions& options, EngineOptions* engine) {
+  engine->reuse = !options.no_reuse;
+  if (options.checkpoint_grid == 0) {
+    return InvalidArgument("--checkpoint-grid: 0 is not a number of tokens; 1 means every token");
+  }
+  engine->checkpoint_grid = options.checkpoint_grid;
+  const Result<PlacementSpec> placement = PlacementSpec::Parse(options.placement);
+  if (!placement) return Named("--placement", placement.error());
+  engine->placement = *placement;
+  const Result<EvictionPolicy> eviction = ParseEvictionPolicy(options.eviction);
+  if (!eviction) return Named("--eviction", eviction.error());
+  engine->eviction = *eviction;
+  const Result<RetentionSpec> retention = RetentionSpec::Parse(options.retention);
+  if (!retention) return Named("--retention", retention.error());
+  engine->retention = *retention;
+  if (options.isolate != "off" && options.isolate != "request") {
+    return InvalidArgument(
+        fmt::format("--isolate: '{}' is neither off nor request", options.isolate));
+  }
+  engine->isolate = options.isolate == "off" ? IsolateKind::kOff : IsolateKind::kRequest;
+  return Status::Ok();
+}
+
 }  // namespace
 
 void AddCommonOptions(CLI::App& command, CommonOptions* options) {
@@ -42,6 +87,7 @@ void AddCommonOptions(CLI::App& command, CommonOptions* options) {
       fmt::format("New tokens in one step at most (default {})", options->chunk_tokens));
   add("--max-running", options->max_running, "N",
       fmt::format("Sequences in one step at most (default {})", options->max_running));
+  AddReuseOptions(command, options);
   command.add_flag("--stats", options->stats, "Print memory and speed on stderr")->group("Other");
 }
 
@@ -69,6 +115,7 @@ Result<EngineOptions> ToEngineOptions(const CommonOptions& options) {
   engine.threads = options.threads;
   engine.chunk_tokens = options.chunk_tokens;
   engine.max_running = options.max_running;
+  TESSERA_RETURN_IF_ERROR(SetReuse(options, &engine));
   if (const char* isa = std::getenv("TESSERA_ISA"); isa != nullptr) engine.isa = isa;
   return engine;
 }

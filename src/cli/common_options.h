@@ -25,6 +25,12 @@ struct CommonOptions {
   int threads = 0;
   uint32_t chunk_tokens = 256;
   uint32_t max_running = 16;
+  uint32_t checkpoint_grid = 1;
+  std::string placement = "default";
+  std::string eviction = "value";
+  std::string retention = "off";
+  std::string isolate = "off";
+  bool no_reuse = false;
   bool stats = false;
 };
 

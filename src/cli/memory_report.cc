@@ -40,14 +40,40 @@ std::string DescribeStore(const StoreStats& stats) {
   std::string text;
   for (const PoolStats& pool : stats.pools) {
     text += fmt::format(
-        "pool         {}: {} pages of {}: attention {}, state {}, reserved {}, free {}\n",
+        "pool         {}: {} pages of {}: attention {}, state {}, reserved {}, cached attention "
+        "{}, "
+        "cached state {}, draining {}, free {}\n",
         pool.name, pool.total_pages, FormatBytes(pool.unit_bytes), pool.held_attention_pages,
-        pool.held_state_pages, pool.reserved_pages, pool.free_pages);
+        pool.held_state_pages, pool.reserved_pages, pool.cached_attention_pages,
+        pool.cached_state_pages, pool.draining_pages, pool.free_pages);
   }
   text += fmt::format("state        attention {}, ssm {}, conv {} of {} sequences\n",
                       FormatBytes(stats.attention_bytes), FormatBytes(stats.ssm_bytes),
                       FormatBytes(stats.conv_bytes), stats.sequences);
-  return text;
+  return text + DescribeReuse(stats.reuse);
+}
+
+std::string DescribeReuse(const ReuseStats& reuse) {
+  std::string text = fmt::format(
+      "kept         {} checkpoints, {} blocks, {} of {} rows; published {} checkpoints, skipped {} "
+      "for "
+      "lack of room; evicted {} checkpoints, {} blocks, {} rows\n",
+      reuse.checkpoints, reuse.blocks, reuse.rows, reuse.row_capacity, reuse.published_checkpoints,
+      reuse.skipped_checkpoints, reuse.evicted_checkpoints, reuse.evicted_blocks,
+      reuse.evicted_rows);
+  std::string reasons;
+  for (int i = 0; i < kComputeReasons; ++i) {
+    if (reuse.computed_tokens[i] == 0) continue;
+    reasons +=
+        fmt::format("{} {} {}", reasons.empty() ? "; computed:" : ",", reuse.computed_tokens[i],
+                    ComputeReasonName(static_cast<ComputeReason>(i)));
+  }
+  return text +
+         fmt::format(
+             "supply       {} look-ups, {} hits; of {} prompt tokens attention {}, recurrent "
+             "{}, reused {}{}\n",
+             reuse.lookups, reuse.hits, reuse.prompt_tokens, reuse.attention_tokens,
+             reuse.recurrent_tokens, reuse.reused_tokens, reasons);
 }
 
 }  // namespace tessera::cli

@@ -109,9 +109,9 @@ Request MakeRequest(const RunOptions& options, const Prompt& prompt, const Engin
 
 std::string DescribeSpeed(const RunResult& result) {
   const Speeds speeds = SpeedsOf(result);
-  std::string text =
-      fmt::format("prompt       {} tokens in {:.1f} ms, {:.1f} tokens/s\n", result.prompt_tokens,
-                  result.timings.prompt_ms, speeds.prompt_per_second);
+  std::string text = fmt::format(
+      "prompt       {} tokens ({} reused) in {:.1f} ms, {:.1f} tokens/s\n", result.prompt_tokens,
+      result.cached_tokens, result.timings.prompt_ms, speeds.prompt_per_second);
   text += fmt::format("generation   {} tokens in {:.1f} ms, {:.1f} tokens/s\n",
                       result.completion_tokens, result.timings.predicted_ms,
                       speeds.predicted_per_second);
