@@ -4,6 +4,7 @@
 // compared with the contract of flags, JSON and exit codes.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <httplib.h>
 #include <spawn.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -15,11 +16,13 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
+#include "cli/cache_report.h"
 #include "cli/command_line.h"
 #include "cli/prompt_source.h"
 #include "compute/gguf/gguf_writer.h"
@@ -587,6 +590,156 @@ TEST(CommandLine, PlanErrorsAreOneLineWithTheCodeOfTheirKind) {
   ExpectOneLine(with({"--context", "262145"}), 2, "262144");
   ExpectOneLine(with({"--checkpoint-grid", "0"}), 2, "checkpoint-grid");
   ExpectOneLine(with({"--chekpoint-grid", "1"}), 2, "did you mean --checkpoint-grid?");
+}
+
+TEST(CommandLine, CacheSaysWhyItHasNoAnswer) {
+  ExpectOneLine(Tessera({"cache"}), 2, "subcommand");
+  ExpectOneLine(Tessera({"cache", "rm"}), 2, "subcommand");
+  ExpectOneLine(Tessera({"cache", "ls", "--url", "http://127.0.0.1:1"}), 5,
+                "cache ls: http://127.0.0.1:1: nobody answers; is tessera serve running there?");
+  for (const char* url : {"127.0.0.1:8080", "ftp://x", "http://", "http://x/v1", "http://a b"}) {
+    ExpectOneLine(Tessera({"cache", "show", "--url", url}), 2, "--url: '");
+  }
+  ExpectOneLine(Tessera({"cache", "clear", "--limit", "3"}), 2, "unknown flag --limit");
+}
+
+// A server with its log, stopped when it goes.
+class ServeProcess {
+ public:
+  explicit ServeProcess(std::vector<std::string> flags) {
+    std::vector<std::string> arguments = {"serve", kModel, "--port", "0", "--threads", "1"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    process_.emplace(arguments, scratch_ / "out", scratch_ / "error");
+    const std::string before = " on ";
+    for (int i = 0; i < 10'000 && url_.empty(); ++i) {
+      const std::string log = Slurp(scratch_ / "error");
+      const size_t at = log.find(before + "http://");
+      const size_t end = at == std::string::npos ? at : log.find('\n', at);
+      if (end != std::string::npos) {
+        url_ = log.substr(at + before.size(), end - at - before.size());
+      } else {
+        usleep(1000);
+      }
+    }
+  }
+  ~ServeProcess() { Stop(); }
+
+  const std::string& url() const { return url_; }
+  // Its stderr.
+  std::string Stop() {
+    if (!process_) return {};
+    process_->Interrupt();
+    EXPECT_EQ(process_->Wait(), 0);
+    process_.reset();
+    return Slurp(scratch_ / "error");
+  }
+
+ private:
+  const Scratch scratch_;
+  std::optional<Process> process_;
+  std::string url_;
+};
+
+TEST(CommandLine, CacheListsShowsAndClearsWhatAServerKeeps) {
+  ServeProcess server({"--api-key", "key", "--stats", "--checkpoint-grid", "8"});
+  const std::vector<std::string> twins = {"TESSERA_URL=" + server.url(), "TESSERA_API_KEY=key"};
+  const auto cache = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "cache");
+    return Tessera(words, twins);
+  };
+  ExpectOneLine(Tessera({"cache", "ls", "--url", server.url()}), 2, "wants its API key");
+  ExpectOneLine(cache({"ls", "--limit", "0"}), 2, "limit: expected an integer from 1 to 10000");
+  EXPECT_EQ(cache({"ls"}).out, "nothing is kept\n");
+
+  httplib::Client client(server.url());
+  const httplib::Headers headers = {{"Authorization", "Bearer key"}};
+  for (const char* salt : {"", "tenant 7"}) {
+    const nlohmann::json body = {{"prompt", "Log of day 12. Ada left the red kite in the barn."},
+                                 {"max_tokens", 1},
+                                 {"cache_salt", salt}};
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(client.Post("/v1/completions", headers, body.dump(), "application/json")->status,
+                200);
+    }
+  }
+  const Outcome list = cache({"ls"});
+  EXPECT_EQ(list.code, 0) << list.error;
+  EXPECT_NE(list.out.find("\"Log of day 12."), std::string::npos) << list.out;
+  EXPECT_NE(list.out.find("salted"), std::string::npos) << list.out;
+  EXPECT_EQ(list.out.find("tenant"), std::string::npos) << list.out;
+  const auto json = nlohmann::json::parse(cache({"ls", "--json"}).out);
+  EXPECT_GE(json["entries"].size(), 2u);
+  for (const auto& entry : json["entries"]) EXPECT_EQ(entry["tokens"].get<int>() % 8, 0) << entry;
+
+  const Outcome show = cache({"show"});
+  EXPECT_EQ(show.code, 0) << show.error;
+  EXPECT_NE(show.out.find("reuse on, checkpoint grid 8"), std::string::npos) << show.out;
+  EXPECT_NE(show.out.find("4 look-ups, 2 hits"), std::string::npos) << show.out;
+  EXPECT_TRUE(cache({"clear"}).out.ends_with(" entries dropped\n"));
+  EXPECT_EQ(cache({"ls"}).out, "nothing is kept\n");
+  EXPECT_EQ(cache({"clear"}).out, "0 entries dropped\n");
+  // --stats says at the end what show said.
+  const std::string log = server.Stop();
+  const size_t supply = show.out.find("supply ");
+  EXPECT_NE(log.find(show.out.substr(supply)), std::string::npos) << log;
+}
+
+nlohmann::json EntryThatBeginsWith(const nlohmann::json& text) {
+  return {{"entries",
+           {{{"tokens", 17},
+             {"bytes", 4096},
+             {"hits", 2},
+             {"lookups_since_use", 9},
+             {"row", true},
+             {"held", false},
+             {"pinned", false},
+             {"retained", false},
+             {"spare", false},
+             {"salted", text.is_null()},
+             {"text", text}}}},
+          {"more", false}};
+}
+
+TEST(CacheReport, TextOfPromptsCannotMoveTheCursor) {
+  const std::string hostile =
+      "a\x1b[2J\r\n\x7f\xC2\x9B"
+      "31m\xC3\xA9\"";
+  const Result<std::string> table = DescribeEntries(EntryThatBeginsWith(hostile).dump());
+  ASSERT_TRUE(table) << table.error().message();
+  const std::string line = table->substr(table->find('\n') + 1);
+  EXPECT_NE(line.find(R"("a\u001b[2J\r\n\u007f\u009b31m)"
+                      "\xC3\xA9"
+                      R"(\"")"),
+            std::string::npos)
+      << line;
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+}
+
+TEST(CacheReport, LongTextIsCutBetweenCharacters) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "\xE6\x97\xA5";
+  const Result<std::string> table = DescribeEntries(EntryThatBeginsWith(text).dump());
+  ASSERT_TRUE(table) << table.error().message();
+  EXPECT_NE(table->find(text.substr(0, 48 * 3) + "\"…"), std::string::npos) << *table;
+}
+
+TEST(CacheReport, ASaltedEntryIsListedWithoutItsText) {
+  const Result<std::string> table = DescribeEntries(EntryThatBeginsWith(nullptr).dump());
+  ASSERT_TRUE(table) << table.error().message();
+  EXPECT_NE(table->find("row,salted"), std::string::npos) << *table;
+  EXPECT_NE(table->find("(not shown)"), std::string::npos) << *table;
+}
+
+TEST(CacheReport, AnAnswerOfAnotherServerIsAnIoErrorOfOneLine) {
+  for (const char* body : {"", "<html>", "[]", "{}", R"({"entries": 5, "more": false})",
+                           R"({"entries": [{"tokens": "x"}], "more": false})"}) {
+    for (auto* describe : {DescribeEntries, DescribeLedger, DescribeClearing}) {
+      const Result<std::string> text = describe(body);
+      ASSERT_FALSE(text) << body;
+      EXPECT_EQ(text.error().code(), StatusCode::kIo);
+      EXPECT_EQ(text.error().message().find('\n'), std::string::npos) << text.error().message();
+    }
+  }
 }
 
 TEST(CommandLine, NearestWordFindsSlipsOnly) {

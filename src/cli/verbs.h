@@ -24,6 +24,7 @@ Action AddServe(CLI::App& command);
 Action AddPlan(CLI::App& command);
 Action AddVerify(CLI::App& command);
 Action AddBench(CLI::App& command);
+Action AddCache(CLI::App& command);
 
 struct Verb {
   std::string_view name;
@@ -40,6 +41,7 @@ inline constexpr Verb kVerbs[] = {
     {"verify", "MODEL [--quick] [flags]", "Prove exactness on this machine", AddVerify},
     {"bench", "kernels | step MODEL | make-model FILE", "Measure this machine and a model",
      AddBench},
+    {"cache", "ls | show | clear [--url URL]", "Look at what a running server keeps", AddCache},
 };
 
 }  // namespace tessera::cli
