@@ -12,6 +12,9 @@ Match PrefixFinder::Run() {
   if (node_.valid()) {
     WalkGroups();
     FindDivergence();
+  } else {  // its first tokens may have been there
+    const size_t first = std::min<size_t>(query_.prompt.size(), kGroupTokens);
+    next_hash_ = PrefixTree::ChildHash(next_hash_, query_.prompt.first(first));
   }
   Explain();
   return match_;

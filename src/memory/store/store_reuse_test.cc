@@ -627,6 +627,21 @@ TEST(StoreReuse, NoCheckpointAndBelowGridAreTold) {
   }
 }
 
+TEST(StoreReuse, WhatWasTakenBackIsToldEvicted) {
+  for (const ReuseCase& c : ReuseCases(kWidth, 4, 0)) {
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    const Ask ask{.prompt = TokensOf(1, 70)};
+    lab.Serve(ask);
+    EXPECT_GT(lab.store().Clear(), 0u);
+    lab.ExpectAllFree();
+    const MatchReport report = lab.Lookup(ask);
+    EXPECT_EQ(report.reused, 0u);
+    EXPECT_EQ(FirstReason(report), ComputeReason::kEvicted);
+    EXPECT_EQ(FirstReason(lab.Lookup({.prompt = TokensOf(2, 70)})), ComputeReason::kCold);
+  }
+}
+
 TEST(StoreReuse, ComputedTokensAreCountedByReasonAndAddUp) {
   for (const ReuseCase& c : ReuseCases(kWidth, 6, 0)) {
     SCOPED_TRACE(c.name);
