@@ -116,7 +116,8 @@ ComputeReason PrefixFinder::KnownReason() const {
   const uint32_t known = report.diverged_at;
   const bool whole_groups_missing =
       rules_.attention && report.attention / kGroupTokens < known_node_ / kGroupTokens;
-  if (report.recurrent > report.reused || lost_ > report.reused || whole_groups_missing) {
+  if (whole_groups_missing) return ComputeReason::kEvicted;
+  if (report.recurrent > report.reused || lost_ > report.reused) {
     // A whole prompt without its row has everything but that.
     if (report.recurrent < report.prompt_tokens) return ComputeReason::kEvicted;
   }
