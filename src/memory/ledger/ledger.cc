@@ -332,6 +332,11 @@ void Ledger::ReturnSlot(SlotId slot) {
   if (--slab_busy_[slab.index()] == 0 && slabs_->used_in(slab) > 0) ++slab_records().cached;
 }
 
+uint32_t Ledger::draining_slots() const {
+  return static_cast<uint32_t>(std::count_if(draining_.begin(), draining_.end(),
+                                             [](Draining item) { return item.pool < 0; }));
+}
+
 void Ledger::OpenStep(LedgerLock& lock) {
   TESSERA_DCHECK(lock.Guards(*this));
   ++open_steps_;

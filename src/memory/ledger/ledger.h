@@ -212,6 +212,9 @@ class Ledger {
   void CloseStep(LedgerLock& lock);
   bool step_open() const { return open_steps_ > 0; }
 
+  // Slots that wait for a step to end; pages are in `counts`.
+  uint32_t draining_slots() const;
+
   // Entries of a type that nobody holds.
   uint32_t idle_count(EntryType type) const { return table(type).idle; }
   uint64_t metadata_bytes() const;

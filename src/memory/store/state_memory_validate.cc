@@ -78,9 +78,10 @@ Status StateMemory::ValidateOwners(LedgerLock& lock) const {
        ++slot) {
     owned += ledger_->slot_owner(SlotId(slot)).valid() ? 1 : 0;
   }
-  if (owned + slots == ledger_->slabs()->used_slots()) return Status::Ok();
-  return Wrong(fmt::format("{} slots are used, {} have an owner", ledger_->slabs()->used_slots(),
-                           owned + slots));
+  owned += slots + ledger_->draining_slots();
+  if (owned == ledger_->slabs()->used_slots()) return Status::Ok();
+  return Wrong(
+      fmt::format("{} slots are used, {} have an owner", ledger_->slabs()->used_slots(), owned));
 }
 
 }  // namespace tessera::store
