@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is kept and what goes: placement, retention, steps that are open while memory is freed, and
+// clearing, seen through the store. How the policies themselves decide is tested beside them
+// (memory/prefix).
+#include <gtest/gtest.h>
+
+#include "memory/store/pattern_sequence.h"
+
+namespace tessera {
+namespace {
+
+using testing::Ask;
+using testing::Joined;
+using testing::PatternSequence;
+using testing::ReuseCase;
+using testing::ReuseCases;
+using testing::ReuseLab;
+using testing::TokensOf;
+
+StoreOptions Options(const char* organisation, uint64_t budget_bytes = 128 * kKiB,
+                     uint32_t row_width = 8) {
+  StoreOptions options = ReuseCases(row_width)[0].options;
+  options.organisation = OrganisationSpec::Parse(organisation).value();
+  options.budget_bytes = budget_bytes;
+  return options;
+}
+
+// Other people's requests, until what they left behind has displaced so many checkpoints.
+void Press(ReuseLab& lab, uint64_t checkpoints, uint64_t seed) {
+  const uint64_t before = lab.stats().evicted_checkpoints;
+  for (uint64_t i = 0; lab.stats().evicted_checkpoints < before + checkpoints; ++i) {
+    ASSERT_LT(i, 3000u);
+    lab.Serve({.prompt = TokensOf(seed + i, 60)}, 60);
+  }
+}
+
+// --- Placement ------------------------------------------------------------------------------
+
+TEST(StorePlacement, TheSecondToShareABeginningPaysItOnceMoreTheThirdNever) {
+  for (ReuseCase c : ReuseCases(8)) {
+    if (!c.recurrent()) continue;
+    SCOPED_TRACE(c.name);
+    for (const auto kind : {PlacementSpec::Kind::kTailBranch, PlacementSpec::Kind::kDefault}) {
+      c.options.reuse.placement.kind = kind;
+      ReuseLab lab(c.options);
+      const std::vector<TokenId> common = TokensOf(1, 41);
+      EXPECT_EQ(lab.Serve({.prompt = Joined(common, TokensOf(2, 30))}).reused, 0u);
+      EXPECT_LE(lab.Serve({.prompt = Joined(common, TokensOf(3, 30))}).reused, 41u);
+      for (uint64_t seed = 4; seed < 8; ++seed) {
+        EXPECT_EQ(lab.Serve({.prompt = Joined(common, TokensOf(seed, 30))}).reused, 41u);
+      }
+    }
+  }
+}
+
+TEST(StorePlacement, ANamedPositionMakesTheSecondRequestAHit) {
+  for (ReuseCase c : ReuseCases(8)) {
+    SCOPED_TRACE(c.name);
+    c.options.reuse.placement.kind = PlacementSpec::Kind::kTailBranch;
+    ReuseLab lab(c.options);
+    const std::vector<TokenId> common = TokensOf(1, 41);
+    lab.Serve({.prompt = Joined(common, TokensOf(2, 30)), .checkpoint_at = {41, 41, 0, 5000}});
+    EXPECT_EQ(lab.Serve({.prompt = Joined(common, TokensOf(3, 30))}).reused, 41u);
+  }
+}
+
+TEST(StorePlacement, AMessageEndMakesTheSecondRequestAHit) {
+  for (const ReuseCase& c : ReuseCases(8)) {
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    const std::vector<TokenId> common = TokensOf(1, 41);
+    lab.Serve({.prompt = Joined(common, TokensOf(2, 30)), .message_ends = {41}});
+    EXPECT_EQ(lab.Serve({.prompt = Joined(common, TokensOf(3, 30))}).reused, 41u);
+  }
+}
+
+TEST(StorePlacement, AMarkLetsTheSecondRequestReuseALongBeginning) {
+  // A checkpoint costs as much as 44 tokens of attention state: marks are at multiples of 48.
+  StoreOptions options = Options("s3");
+  // Three quarters are held, so that no spare checkpoint is placed.
+  ReuseLab lab(options);
+  std::optional<PatternSequence> rest = lab.Admit({.prompt = TokensOf(9, 16), .generate = 3300});
+  ASSERT_TRUE(rest.has_value());
+  const std::vector<TokenId> common = TokensOf(1, 100);
+  lab.Serve({.prompt = Joined(common, TokensOf(2, 30))});
+  for (const BoundaryInfo& boundary : lab.store().Boundaries(100, 0)) {
+    EXPECT_FALSE(boundary.spare);
+  }
+  EXPECT_EQ(lab.Serve({.prompt = Joined(common, TokensOf(3, 30))}).reused, 96u);
+  EXPECT_EQ(lab.Serve({.prompt = Joined(common, TokensOf(4, 30))}).reused, 100u);
+}
+
+TEST(StorePlacement, SpareCheckpointsAreTheFirstToGo) {
+  ReuseLab lab(Options("s3", 64 * kKiB));
+  lab.Serve({.prompt = TokensOf(1, 200)});
+  auto count = [&lab](bool spare) {
+    uint32_t found = 0;
+    for (const BoundaryInfo& boundary : lab.store().Boundaries(1000, 1)) {
+      found += boundary.prefix == TokensOf(1, 1) && boundary.spare == spare ? 1 : 0;
+      EXPECT_TRUE(boundary.checkpoint);
+      EXPECT_GT(boundary.bytes, 0u);
+      EXPECT_FALSE(boundary.held || boundary.pinned || boundary.retained || boundary.salted);
+    }
+    return found;
+  };
+  const uint32_t others = count(false);
+  EXPECT_EQ(count(true), 3u);  // 48, 96, 144; 192 is the mark
+  EXPECT_EQ(others, 2u);
+  for (uint64_t seed = 10; count(false) == others; ++seed) {
+    ASSERT_LT(seed, 1000u);
+    Press(lab, 1, 1000 * seed);
+  }
+  EXPECT_EQ(count(true), 0u);
+}
+
+TEST(StorePlacement, AddCutIsABoundaryLikeANamedOne) {
+  for (const ReuseCase& c : ReuseCases(8)) {
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    std::optional<PatternSequence> sequence = lab.Admit({.prompt = TokensOf(1, 80)});
+    ASSERT_TRUE(sequence.has_value());
+    sequence->RunTo(10);
+    sequence->state().AddCut(5);  // passed
+    sequence->state().AddCut(29);
+    sequence->state().AddCut(29);
+    EXPECT_LE(sequence->state().TokensToCut(), 19u);
+    sequence->RunTo(40);
+    EXPECT_EQ(lab.Lookup({.prompt = Joined(TokensOf(1, 29), TokensOf(2, 9))}).reused, 29u);
+  }
+}
+
+// --- Attention lost before its checkpoint ---------------------------------------------------
+
+TEST(StorePolicy, ACheckpointWithoutItsAttentionIsAGapAndNotAHit) {
+  ReuseLab lab(Options("d0:split=0.3", 64 * kKiB));
+  const std::vector<TokenId> prompt = TokensOf(1, 64);
+  lab.Serve({.prompt = prompt});
+  // Computes a copy of its own: it holds the end of the path, nobody the blocks that lead there.
+  std::optional<PatternSequence> copy =
+      lab.Admit({.prompt = prompt, .generate = 8, .lookup = false});
+  ASSERT_TRUE(copy.has_value());
+  copy->RunTo(64);
+  std::vector<PatternSequence> others;
+  for (uint64_t seed = 10; seed < 200; ++seed) {
+    std::optional<PatternSequence> other = lab.Admit({.prompt = TokensOf(seed, 64)});
+    if (!other.has_value()) break;
+    others.push_back(*std::move(other));
+  }
+  for (const Ask& ask : {Ask{.prompt = prompt}, Ask{.prompt = Joined(prompt, {1, 2, 3})}}) {
+    const MatchReport report = lab.Lookup(ask);
+    EXPECT_EQ(report.recurrent, 64u);
+    EXPECT_LT(report.attention, 64u);
+    EXPECT_EQ(report.reused, 0u);
+    EXPECT_EQ(report.gap(), 64u);
+    ASSERT_GT(report.computed_count, 0u);
+    EXPECT_EQ(report.computed[0].reason, ComputeReason::kEvicted);
+  }
+  copy->RunTo(72);
+}
+
+TEST(StorePolicy, AKeptRowGoesAloneAndItsCheckpointStays) {
+  StoreOptions options = Options("s3", 300 * 100 * 64 / 10);  // 30 rows of 64 B
+  options.reuse.placement.kind = PlacementSpec::Kind::kTail;
+  ReuseLab lab(options);
+  const Ask first{.prompt = TokensOf(1, 20)};
+  lab.Serve(first);
+  const uint32_t rows = lab.stats().row_capacity;
+  ASSERT_GT(rows, 0u);
+  for (uint64_t seed = 10; lab.stats().evicted_rows == 0; ++seed) {
+    ASSERT_LT(seed, 10u + 2 * rows);
+    lab.Serve({.prompt = TokensOf(seed, 20)});
+  }
+  EXPECT_EQ(lab.stats().rows, rows);
+  EXPECT_EQ(lab.stats().evicted_checkpoints, 0u);
+  const MatchReport report = lab.Lookup(first);
+  EXPECT_EQ(report.reused, 0u);
+  EXPECT_EQ(report.recurrent, 20u);
+  EXPECT_EQ(report.computed[0].reason, ComputeReason::kNoCheckpoint);
+  EXPECT_EQ(lab.Lookup({.prompt = Joined(first.prompt, {1})}).reused, 20u);
+}
+
+// --- Retention ------------------------------------------------------------------------------
+
+// A producer that runs and has left a checkpoint at 33, which two requests started from.
+std::optional<PatternSequence> WantedTwice(ReuseLab& lab, const std::vector<TokenId>& common) {
+  std::optional<PatternSequence> producer = lab.Admit(
+      {.prompt = Joined(common, TokensOf(2, 20)), .generate = 100, .checkpoint_at = {33}});
+  EXPECT_TRUE(producer.has_value());
+  producer->RunTo(60);
+  for (uint64_t seed : {3, 4}) {
+    EXPECT_EQ(lab.Serve({.prompt = Joined(common, TokensOf(seed, 20))}).reused, 33u);
+  }
+  return producer;
+}
+
+StoreOptions Retaining(const char* organisation, const char* retention) {
+  StoreOptions options = Options(organisation, 48 * kKiB);
+  options.reuse.eviction = EvictionPolicy::kLru;
+  options.reuse.placement.kind = PlacementSpec::Kind::kTail;
+  options.reuse.retention = RetentionSpec::Parse(retention).value();
+  return options;
+}
+
+constexpr const char* kOrganisations[] = {"s0:block=32", "s1:block=32", "s2:block=64",
+                                          "d0:split=0.5", "s3"};
+
+TEST(StoreRetention, AWantedCheckpointOutlivesOthersWhileItsProducerRuns) {
+  const std::vector<TokenId> common = TokensOf(1, 33);
+  for (const char* organisation : kOrganisations) {
+    for (const char* retention : {"off", "producer:2", "producer:3", "strict"}) {
+      SCOPED_TRACE(std::string(organisation) + " " + retention);
+      ReuseLab lab(Retaining(organisation, retention));
+      const bool retains =
+          std::string_view(retention) != "off" && std::string_view(retention) != "producer:3";
+      std::optional<PatternSequence> producer = WantedTwice(lab, common);
+      EXPECT_EQ(lab.stats().retained_checkpoints, retains ? 1u : 0u);
+      Press(lab, 40, 100);
+      const Ask again{.prompt = Joined(common, TokensOf(5, 20))};
+      EXPECT_EQ(lab.Lookup(again).reused, retains ? 33u : 0u);
+      // Protection ends with the producer.
+      producer.reset();
+      lab.Check();
+      EXPECT_EQ(lab.stats().retained_checkpoints, 0u);
+      Press(lab, 40, 4000);
+      EXPECT_EQ(lab.Lookup(again).reused, 0u);
+      EXPECT_EQ(lab.stats().retention_drops, 0u);
+    }
+  }
+}
+
+TEST(StoreRetention, AfterKeepsItPastTheProducersEndWithinItsShare) {
+  const std::vector<TokenId> common = TokensOf(1, 33);
+  for (const char* organisation : kOrganisations) {
+    SCOPED_TRACE(organisation);
+    for (const auto& [retention, kept] :
+         {std::pair("after:2,0.2", true), {"after:2,0.0001", false}}) {
+      ReuseLab lab(Retaining(organisation, retention));
+      WantedTwice(lab, common).reset();
+      EXPECT_EQ(lab.stats().retained_checkpoints, kept ? 1u : 0u);
+      Press(lab, 40, 100);
+      const Ask again{.prompt = Joined(common, TokensOf(5, 20))};
+      EXPECT_EQ(lab.Lookup(again).reused, kept ? 33u : 0u);
+      uint32_t marked = 0;
+      for (const BoundaryInfo& boundary : lab.store().Boundaries(1000, 0)) {
+        marked += boundary.retained ? 1 : 0;
+      }
+      EXPECT_EQ(marked, kept ? 1u : 0u);
+    }
+  }
+}
+
+TEST(StoreRetention, AWishGivesWayToARequestThatNeedsTheMemoryAndIsCounted) {
+  const std::vector<TokenId> common = TokensOf(1, 33);
+  for (const char* organisation : {"s1:block=32", "s2:block=64", "s3"}) {
+    for (const char* retention : {"producer:2", "after:2,0.5", "strict"}) {
+      SCOPED_TRACE(std::string(organisation) + " " + retention);
+      const bool strict = std::string_view(retention) == "strict";
+      ReuseLab lab(Retaining(organisation, retention));
+      std::optional<PatternSequence> producer = WantedTwice(lab, common);
+      ASSERT_EQ(lab.stats().retained_checkpoints, 1u);
+      // All that is not held, to the page.
+      std::vector<PatternSequence> others;
+      for (uint64_t seed = 10; seed < 3000; ++seed) {
+        std::optional<PatternSequence> other = lab.Admit({.prompt = TokensOf(seed, 16)});
+        if (!other.has_value()) break;
+        others.push_back(*std::move(other));
+      }
+      EXPECT_EQ(lab.last().outcome, Admission::kMustWait);
+      EXPECT_EQ(lab.stats().retention_drops, strict ? 0u : 1u);
+      EXPECT_EQ(lab.stats().retained_checkpoints == 1 &&
+                    lab.Lookup({.prompt = Joined(common, {1})}).recurrent == 33,
+                strict);
+      producer.reset();
+      lab.Check();
+      if (strict) {  // and is there for the next
+        EXPECT_TRUE(lab.Admit({.prompt = TokensOf(5000, 16)}).has_value()) << lab.last().reason;
+      }
+    }
+  }
+}
+
+// --- Open steps and clearing ----------------------------------------------------------------
+
+TEST(StoreSteps, WhatIsFreedWhileAStepIsOpenIsNobodysUntilItEnds) {
+  for (const ReuseCase& c : ReuseCases(0, 4)) {
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    std::vector<PatternSequence> held;
+    for (uint64_t seed = 10; seed < 3000; ++seed) {
+      std::optional<PatternSequence> other =
+          lab.Admit({.prompt = TokensOf(seed, 60), .lookup = false});
+      if (!other.has_value()) break;
+      other->RunTo(13);  // no boundary: nothing is published
+      held.push_back(*std::move(other));
+    }
+    ASSERT_GT(held.size(), 1u);
+    lab.store().OpenStep();
+    held.pop_back();
+    lab.Check();
+    uint32_t draining = 0;
+    for (const PoolStats& pool : lab.store().Stats().pools) draining += pool.draining_pages;
+    if (c.attention() || lab.store().organisation().state_pages > 0) {  // not slots alone
+      EXPECT_GT(draining, 0u);
+    }
+    lab.store().CloseStep();
+    lab.Check();
+    for (const PoolStats& pool : lab.store().Stats().pools) EXPECT_EQ(pool.draining_pages, 0u);
+    EXPECT_TRUE(lab.Admit({.prompt = TokensOf(1, 60)}).has_value()) << lab.last().reason;
+  }
+}
+
+TEST(StoreSteps, AnOpenStepDoesNotMakeAnAdmissionThrowTheCacheAway) {
+  for (const ReuseCase& c : ReuseCases(8, 4, 0)) {
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    Press(lab, c.recurrent() ? 3 : 0, 10);
+    lab.Serve({.prompt = TokensOf(1, 60)});
+    const uint64_t gone = lab.stats().entries_invalidated;
+    lab.store().OpenStep();
+    std::vector<PatternSequence> held;
+    for (uint64_t seed = 5000; seed < 8000; ++seed) {
+      std::optional<PatternSequence> other = lab.Admit({.prompt = TokensOf(seed, 60)});
+      if (!other.has_value()) break;
+      held.push_back(*std::move(other));
+    }
+    EXPECT_EQ(lab.last().outcome, Admission::kMustWait);
+    EXPECT_EQ(lab.stats().entries_invalidated, gone);
+    lab.store().CloseStep();
+  }
+}
+
+TEST(StoreClear, WhileASequenceRunsTheRestGoesWhenItEnds) {
+  for (const ReuseCase& c : ReuseCases(8)) {
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    const std::vector<TokenId> prompt = TokensOf(1, 50);
+    lab.Serve({.prompt = TokensOf(2, 50)});
+    lab.Serve({.prompt = prompt});
+    std::optional<PatternSequence> adopter = lab.Admit({.prompt = Joined(prompt, TokensOf(3, 40))});
+    std::optional<PatternSequence> producer =
+        lab.Admit({.prompt = TokensOf(4, 70), .generate = 30, .checkpoint_at = {32}});
+    ASSERT_TRUE(adopter.has_value() && producer.has_value());
+    producer->RunTo(40);
+    EXPECT_GT(lab.store().Clear(), 0u);
+    lab.Check();
+    for (const uint64_t seed : {1, 2, 4}) {
+      EXPECT_EQ(lab.Lookup({.prompt = Joined(TokensOf(seed, 50), {1})}).reused, 0u);
+    }
+    adopter->Finish(7);  // both go on with what they have
+    producer->Finish(7);
+    lab.Check();
+    adopter.reset();
+    producer.reset();
+    lab.Check();
+    lab.store().Clear();
+    lab.Check();
+    lab.ExpectAllFree();
+    EXPECT_EQ(lab.stats().nodes, 1u);  // the root
+    lab.Serve({.prompt = prompt});
+    EXPECT_EQ(lab.Serve({.prompt = Joined(prompt, {1})}).reused, 50u);
+  }
+}
+
+TEST(StoreClear, WhatASequenceHeldAtAClearIsFreeAsSoonAsItEnds) {
+  for (const ReuseCase& c : ReuseCases(8)) {
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    const std::vector<TokenId> prompt = TokensOf(1, 50);
+    lab.Serve({.prompt = prompt});
+    std::optional<PatternSequence> adopter = lab.Admit({.prompt = Joined(prompt, {1, 2, 3})});
+    ASSERT_TRUE(adopter.has_value());
+    EXPECT_EQ(adopter->match().reused, 50u);
+    lab.store().Clear();
+    adopter.reset();
+    lab.ExpectAllFree();
+    lab.Check();
+  }
+}
+
+}  // namespace
+}  // namespace tessera
