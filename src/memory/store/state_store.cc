@@ -168,7 +168,10 @@ SequenceState::~SequenceState() = default;
 uint64_t SequenceState::position() const { return state_->hold.position(); }
 uint64_t SequenceState::max_tokens() const { return state_->hold.terms().max_tokens; }
 const MatchReport& SequenceState::match() const { return state_->hold.match(); }
-std::span<const float> SequenceState::kept_row() const { return state_->hold.kept_row(); }
+std::span<const float> SequenceState::kept_row() const {
+  LedgerLock lock(state_->hold.memory().ledger());  // others may be clearing the entry
+  return state_->hold.kept_row();
+}
 uint32_t SequenceState::TokensToCut() const { return state_->hold.TokensToCut(); }
 void SequenceState::AddCut(uint32_t position) { state_->hold.AddCut(position); }
 uint32_t SequenceState::first_new_group() const { return state_->hold.first_new_group(); }
