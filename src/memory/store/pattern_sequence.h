@@ -185,8 +185,8 @@ class PatternSequence {
     std::vector<float> row;
     if (position() > 0) row = RowAt(position());
     const bool with_row = position() == prompt_tokens_ && options_->reuse.row_width > 0;
-    state_.Publish(std::span(tokens_).first(position()), with_row ? row : std::vector<float>(),
-                   last);
+    // The history may go on: only what was computed of it may be published.
+    state_.Publish(tokens_, with_row ? row : std::vector<float>(), last);
   }
 
   // In chunks, publishing at every boundary on the way.

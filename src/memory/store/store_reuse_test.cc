@@ -164,6 +164,26 @@ TEST(StoreReuse, ExactlyFitsRunsAlsoWhenItsOwnPrefixTakesTheRoom) {
   }
 }
 
+TEST(StoreReuse, AnAdmissionNeedsRoomOnlyForWhatItDoesNotShare) {
+  // 20 pages, images of 3. The first takes 10 and an image, and leaves a checkpoint; the second
+  // shares all of that and needs a page and an image.
+  ReuseCase c = Case("s3", testing::TinyHybrid(), /*row_width=*/0);
+  c.options.budget_bytes =
+      StateStore::BudgetForSequences(c.options.shape, c.options.organisation, 2, 112).value();
+  c.options.reuse.placement = PlacementSpec::Parse("dense:1000").value();
+  ReuseLab lab(c.options);
+  ASSERT_EQ(lab.store().Stats().pools[0].total_pages, 20u);
+  const std::vector<TokenId> prompt = TokensOf(1, 160);
+  std::optional<PatternSequence> first = lab.Admit({.prompt = prompt, .checkpoint_at = {160}});
+  ASSERT_TRUE(first.has_value());
+  first->RunTo(160);
+  std::optional<PatternSequence> second = lab.Admit({.prompt = Joined(prompt, TokensOf(2, 16))});
+  ASSERT_TRUE(second.has_value()) << lab.last().reason;
+  EXPECT_EQ(second->match().reused, 160u);
+  EXPECT_EQ(lab.store().Stats().pools[0].free_pages, 0u);
+  second->RunTo(176);
+}
+
 // --- 3. Salts and contracts -----------------------------------------------------------------
 
 TEST(StoreReuse, SaltsNeverMeetAndTheEmptyOneIsNone) {
