@@ -8,14 +8,14 @@
 //                 be computed for its logits
 //   branch        where the prompt leaves what is known: the second request to share a beginning
 //                 shows where it ends, the third finds a checkpoint there
-//   named         positions the client gave; message ends
+//   named         positions the client gave, under every policy; message ends under the default
 //   mark          the last multiple of `price_tokens` before the tail: a prompt that is a long shared
 //                 beginning and a short end of its own is reused by the second request to share it,
 //                 not only by the third. The price of a checkpoint is the tokens of KV that take as
 //                 much memory, rounded up to 16
 //   spare         the other multiples of `price_tokens`, while a quarter of the state memory is free.
 //                 First to be evicted
-//   dense         every N tokens and nothing else, for comparison
+//   dense         every N tokens, for comparison: of the others only what the client names
 //
 // Every boundary is a multiple of the grid, beyond what is reused and within the prompt. End of
 // turn (the last token with state) is a boundary of every policy but dense: it costs no copy.

@@ -86,6 +86,9 @@ TEST(Placement, DenseIsEveryNTokensAndNeverTheEndOfATurn) {
   EXPECT_EQ(Planned(input), (Positions{30, 60, 90}));
   input.match.reused = 60;
   EXPECT_EQ(Planned(input), Positions{90});
+  const Positions named{70};
+  input.named = input.message_ends = named;
+  EXPECT_EQ(Planned(input), (Positions{70, 90}));
   EXPECT_FALSE(IsTurnBoundary(input.spec, 1, 90));
   EXPECT_TRUE(IsTurnBoundary(PlacementSpec{}, 1, 90));
   EXPECT_FALSE(IsTurnBoundary(PlacementSpec{}, 16, 90));

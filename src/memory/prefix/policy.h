@@ -6,7 +6,7 @@
 //                               every so many tokens while memory is plentiful
 //               tail            the end of the prompt and of the turn only
 //               tail+branch     and where a second request leaves a known prefix
-//               dense:N         every N tokens and nowhere else
+//               dense:N         every N tokens; of the others only named positions
 //   eviction    value           by tokens saved per page freed (eviction.h)
 //               lru             by last use alone
 //               flop            last use and operations saved per byte (as Marconi does)
