@@ -469,6 +469,22 @@ TEST(CommandLine, BenchStepPrintsSpeedsAndLayoutsAsJson) {
   EXPECT_EQ(json["layout"][3]["organisation"], "s2:block=64");
 }
 
+TEST(CommandLine, BenchMemoryPrintsATableAndTheSameAsJson) {
+  const std::vector<std::string> base = {"bench",     "memory", "--entries", "1000,3000",
+                                         "--threads", "1",      "--samples", "4"};
+  const Outcome table = Tessera(base);
+  ASSERT_EQ(table.code, 0) << table.error;
+  EXPECT_EQ(table.error, "");
+  EXPECT_NE(table.out.find("publish checkpoint"), std::string::npos) << table.out;
+  std::vector<std::string> flags = base;
+  flags.insert(flags.end(), {"--geometry", "falcon-h1-tiny", "--json"});
+  const Outcome outcome = Tessera(flags);
+  ASSERT_EQ(outcome.code, 0) << outcome.error;
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["geometry"], "falcon-h1-tiny");
+  EXPECT_EQ(json["operations"].size(), 2u * 15);
+}
+
 TEST(CommandLine, BenchRefusesWhatItDoesNotKnow) {
   ExpectOneLine(Tessera({"bench"}), 2, "subcommand");
   ExpectOneLine(Tessera({"bench", "kernels", "--isa", "mmx"}), 2, "--isa mmx");
@@ -481,6 +497,14 @@ TEST(CommandLine, BenchRefusesWhatItDoesNotKnow) {
   ExpectOneLine(Tessera({"bench", "kernels", "--only="}), 2, "bench kernels: --only");
   ExpectOneLine(Tessera({"bench", "kernels"}, {"TESSERA_ONLY=gemm,"}), 2, "TESSERA_ONLY");
   ExpectOneLine(Tessera({"bench", "kernels", "--seconds", "nan"}), 2, "no number of seconds");
+  ExpectOneLine(Tessera({"bench", "memory", "--entries", "10"}), 2, "bench memory: --entries");
+  ExpectOneLine(Tessera({"bench", "memory", "--entries", "1e6"}), 2, "bench memory: --entries");
+  ExpectOneLine(Tessera({"bench", "memory", "--thread", "1"}), 2, "did you mean --threads?");
+  ExpectOneLine(Tessera({"bench", "memory", "--threads", "0"}), 2, "bench memory: --threads");
+  ExpectOneLine(Tessera({"bench", "memory", "--samples", "0"}), 2, "bench memory: --samples");
+  ExpectOneLine(Tessera({"bench", "memory", "--geometry", "gpt"}), 2, "geometry 'gpt' is unknown");
+  ExpectOneLine(Tessera({"bench", "memory", "--geometry", "llama-3.2-1b"}), 2,
+                "16 attention and 0 recurrent layers");
   ExpectOneLine(Tessera({"bench", "step", "--x"}), 2, "tessera bench step --help");
   ExpectOneLine(Tessera({"bench", "step", kModel, "--compare", "0", "--organisation", "s3"}), 2,
                 "--compare 0");
