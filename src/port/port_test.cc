@@ -14,6 +14,7 @@
 #include "port/arena.h"
 #include "port/cpu.h"
 #include "port/float_environment.h"
+#include "port/huge_pages.h"
 #include "port/mapped_file.h"
 #include "port/process_memory.h"
 #include "port/thread_pool.h"
@@ -36,6 +37,17 @@ TEST(Arena, TooLargeIsNoMemoryWithTheSize) {
   ASSERT_FALSE(arena.has_value());
   EXPECT_EQ(arena.error().code(), StatusCode::kNoMemory);
   EXPECT_NE(arena.error().message().find("1152921504606846976"), std::string::npos);
+}
+
+TEST(HugeVector, LargeOnesAreAlignedAndTakeNoMoreThanTheyHold) {
+  const uint64_t before = ResidentBytes();
+  const HugeVector<uint64_t> large((24 * kMiB + 4096) / sizeof(uint64_t), 7);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(large.data()) % Arena::kAlignmentBytes, 0u);
+  EXPECT_LE(ResidentBytes(), before + 25 * kMiB);  // 1 MiB for the process's other changes
+  EXPECT_EQ(large.back(), 7u);
+  HugeVector<uint64_t> grown;
+  for (uint64_t i = 0; i < 1'000'000; ++i) grown.push_back(i);
+  for (uint64_t i = 0; i < grown.size(); ++i) ASSERT_EQ(grown[i], i);
 }
 
 TEST(FloatEnvironment, IsSetInsideAndRestoredAfter) {

@@ -56,6 +56,7 @@
 #include "memory/ledger/state_kinds.h"
 #include "memory/pool/page_pool.h"
 #include "memory/pool/slab_slots.h"
+#include "port/huge_pages.h"
 
 namespace tessera {
 
@@ -233,7 +234,7 @@ class Ledger {
   struct Pool {
     explicit Pool(const PagePool::Options& options) : pages(options), records(options.page_count) {}
     PagePool pages;
-    std::vector<Record> records;
+    HugeVector<Record> records;
     uint32_t cached = 0;
     uint32_t draining = 0;
   };
@@ -246,10 +247,10 @@ class Ledger {
     uint32_t generation = 0;  // entries that had this index before
   };
   struct Table {  // entries of one type
-    std::vector<Entry> entries;
-    std::vector<PageId> pages;       // members, a stride per entry
+    HugeVector<Entry> entries;
+    HugeVector<PageId> pages;        // members, a stride per entry
     std::vector<uint32_t> pages_in;  // member pages of an entry, by pool
-    std::vector<uint32_t> free;      // indices not in use
+    HugeVector<uint32_t> free;       // indices not in use
     uint32_t stride = 0;
     uint32_t count = 0;
     uint32_t idle = 0;
@@ -262,7 +263,7 @@ class Ledger {
   // An id that names nothing (the invalid one too) stops here, in every build.
   const Record& record(int pool, PageId page) const {
     TESSERA_CHECK(static_cast<size_t>(pool) < pools_.size());
-    const std::vector<Record>& records = pools_[static_cast<size_t>(pool)]->records;
+    const HugeVector<Record>& records = pools_[static_cast<size_t>(pool)]->records;
     TESSERA_CHECK(page.valid() && page.index() < records.size());
     return records[page.index()];
   }
@@ -278,7 +279,7 @@ class Ledger {
   const Table& table(EntryType type) const { return tables_[static_cast<size_t>(type)]; }
   const Entry& at(EntryId entry) const {
     TESSERA_CHECK(entry.valid());
-    const std::vector<Entry>& entries = table(entry.type()).entries;
+    const HugeVector<Entry>& entries = table(entry.type()).entries;
     TESSERA_CHECK(entry.index() < entries.size());
     return entries[entry.index()];
   }
@@ -313,7 +314,7 @@ class Ledger {
   std::vector<std::unique_ptr<Pool>> pools_;
   int slab_pool_;
   std::unique_ptr<SlabSlots> slabs_;
-  std::vector<Record> slot_records_;
+  HugeVector<Record> slot_records_;
   std::vector<uint32_t> slab_busy_;  // used slots of a slab that are not of an idle entry
   std::vector<SlotId> checkpoint_slots_;
   Table tables_[kEntryTypes];
