@@ -159,6 +159,9 @@ void PromptForest::PublishGroups(LedgerLock& lock, PublishPath* path,
                                  std::span<const TokenId> tokens, std::span<const PageId> pages) {
   const uint32_t per_page = std::max(1u, table_.groups_per_page);
   for (uint32_t group = 0; group < tokens.size() / kGroupTokens; ++group) {
+    if (group % PrefixIndex::kGroupsAhead == 0) {
+      index_->PrefetchGroups(*path, tokens.subspan(size_t{group} * kGroupTokens));
+    }
     const PageId page = pages.empty() ? PageId() : pages[group / per_page];
     TESSERA_CHECK(index_->PublishGroup(
         lock, path, tokens.subspan(size_t{group} * kGroupTokens, kGroupTokens), page));

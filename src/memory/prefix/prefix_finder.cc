@@ -20,29 +20,37 @@ Match PrefixFinder::Run() {
   return match_;
 }
 
+void PrefixFinder::HashAhead(uint64_t hash, size_t first, Hashes* hashes) const {
+  const size_t groups = query_.prompt.size() / kGroupTokens;
+  for (size_t i = 0; i < kAhead && first + i < groups; ++i) {
+    hash = (*hashes)[i] = PrefixTree::ChildHash(hash, Group(first + i));
+    tree_.Prefetch(hash);
+  }
+}
+
+bool PrefixFinder::Descend(uint64_t hash, std::span<const TokenId> tokens) {
+  TryTails();
+  next_hash_ = hash;
+  const NodeId child = tree_.Find(node_, hash, tokens);
+  if (!child.valid()) return false;
+  node_ = child;
+  attention_ = attention_ && HasAttention(tree_.at(child));
+  Visit(child, attention_);
+  return true;
+}
+
 void PrefixFinder::WalkGroups() {
   const size_t groups = query_.prompt.size() / kGroupTokens;
-  uint64_t hashes[kAhead];
+  Hashes hashes = {}, next = {};
+  HashAhead(next_hash_, 0, &hashes);
   for (size_t first = 0; first < groups; first += kAhead) {
     const size_t count = std::min(kAhead, groups - first);
-    uint64_t hash = next_hash_;
-    for (size_t i = 0; i < count; ++i) {
-      hash = hashes[i] = PrefixTree::ChildHash(hash, Group(first + i));
-      tree_.Prefetch(hash);
-    }
     for (size_t i = 0; i < count; ++i) tree_.PrefetchNode(hashes[i]);
+    HashAhead(hashes[count - 1], first + count, &next);
     for (size_t i = 0; i < count; ++i) {
-      TryTails();
-      const NodeId child = tree_.Find(node_, hashes[i], Group(first + i));
-      if (!child.valid()) {
-        next_hash_ = hashes[i];
-        return;
-      }
-      node_ = child;
-      next_hash_ = hashes[i];
-      attention_ = attention_ && HasAttention(tree_.at(child));
-      Visit(child, attention_);
+      if (!Descend(hashes[i], Group(first + i))) return;
     }
+    hashes = next;
   }
   TryTails();
   const size_t left = query_.prompt.size() - groups * kGroupTokens;

@@ -234,6 +234,16 @@ bool PrefixIndex::PublishGroup(LedgerLock& lock, PublishPath* path, std::span<co
   return true;
 }
 
+void PrefixIndex::PrefetchGroups(const PublishPath& path, std::span<const TokenId> tokens) const {
+  if (!path.open()) return;
+  uint64_t hash = tree_.at(path.node_).path_hash;
+  const size_t count = std::min(kGroupsAhead, tokens.size() / kGroupTokens);
+  for (size_t group = 0; group < count; ++group) {
+    hash = PrefixTree::ChildHash(hash, tokens.subspan(group * kGroupTokens, kGroupTokens));
+    tree_.Prefetch(hash);
+  }
+}
+
 NodeId PrefixIndex::PublishTail(LedgerLock& lock, const PublishPath& path,
                                 std::span<const TokenId> tokens, PageId page) {
   TESSERA_CHECK(path.open() && tokens.size() < kGroupTokens);
@@ -301,7 +311,16 @@ void PrefixIndex::PruneFrom(LedgerLock& lock, NodeId node) {
     if (gone.has(PrefixTree::kNamespace)) return;
     ghosts_[gone.path_hash & (ghosts_.size() - 1)] = static_cast<uint32_t>(gone.path_hash >> 32);
   });
+  // The chain it ended goes on being taken back from its end, as a rule.
+  if (IsLeaf(tree_.at(left))) PrefetchRemoval(left);
   Consider(lock, left);
+}
+
+void PrefixIndex::PrefetchRemoval(NodeId id) const {
+  const uint64_t hash = tree_.at(id).path_hash;
+  tree_.Prefetch(hash);
+  __builtin_prefetch(&ghosts_[hash & (ghosts_.size() - 1)], 1);
+  for (const EvictionQueue& queue : queues_) queue.Prefetch(id.index());
 }
 
 // ---- What the ledger says.
@@ -364,6 +383,7 @@ void PrefixIndex::SetOffered(LedgerLock& lock, EntryId entry, bool offered) {
     Node& node = tree_.at(id);
     if (node.block == entry.index()) {
       set(node, PrefixTree::kBlockWithdrawn);
+      PrefetchRemoval(id);
       --left;
     }
     id = NodeId(node.parent);

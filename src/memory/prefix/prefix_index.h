@@ -43,6 +43,7 @@
 #include "memory/prefix/match.h"
 #include "memory/prefix/policy.h"
 #include "memory/prefix/prefix_tree.h"
+#include "port/huge_pages.h"
 
 namespace tessera {
 
@@ -154,6 +155,9 @@ class PrefixIndex : public EntryIndex {
   // caller holds. False when there is no node for them: the path is closed.
   bool PublishGroup(LedgerLock& lock, PublishPath* path, std::span<const TokenId> tokens,
                     PageId page);
+  // Before many PublishGroup: fetches what the first of them will read. `tokens` are all that come.
+  void PrefetchGroups(const PublishPath& path, std::span<const TokenId> tokens) const;
+  static constexpr size_t kGroupsAhead = 8;  // as many
   // The node of the path's end or, with tokens (1 to 15), of a tail under it, which is made, with
   // its block in `page`. Invalid when there is no node.
   NodeId PublishTail(LedgerLock& lock, const PublishPath& path, std::span<const TokenId> tokens,
@@ -215,6 +219,8 @@ class PrefixIndex : public EntryIndex {
   void UnciteBlock(NodeId node);
   NodeId AddNode(LedgerLock& lock, NodeId parent, std::span<const TokenId> tokens);
   void PruneFrom(LedgerLock& lock, NodeId node);
+  // What taking the node out will touch, each in a place of its own.
+  void PrefetchRemoval(NodeId node) const;
 
   // Eviction (prefix_eviction.cc).
   EvictionQueue& queue(int pool) { return queues_[static_cast<size_t>(pool)]; }
@@ -234,11 +240,11 @@ class PrefixIndex : public EntryIndex {
   const Options options_;
   PrefixTree tree_;
   // By index of the entry.
-  std::vector<NodeId> block_node_;  // the deepest that cites it
-  std::vector<uint32_t> citations_;
+  HugeVector<NodeId> block_node_;  // the deepest that cites it
+  HugeVector<uint32_t> citations_;
   std::vector<NodeId> checkpoint_node_;
   std::vector<NodeId> row_node_;
-  std::vector<uint32_t> ghosts_;       // fingerprints of paths that were pruned
+  HugeVector<uint32_t> ghosts_;        // fingerprints of paths that were pruned
   std::vector<EvictionQueue> queues_;  // by pool
   std::vector<uint32_t> hand_;         // by pool: where EvictBelowHeld looks next
   uint32_t clock_ = 0;                 // look-ups

@@ -70,6 +70,11 @@ void PrefixTree::PrefetchNode(uint64_t hash) const {
   }
 }
 
+void PrefixTree::PrefetchForAdd(const Node& node) {
+  __builtin_prefetch(&node, 1);
+  __builtin_prefetch(&node.path_hash, 1);
+}
+
 bool PrefixTree::Matches(const Node& node, NodeId parent, std::span<const TokenId> tokens) const {
   return node.parent == parent.index() && node.length == tokens.size() &&
          std::memcmp(node.tokens.data(), tokens.data(), tokens.size_bytes()) == 0;
@@ -93,6 +98,7 @@ NodeId PrefixTree::Add(NodeId parent, uint64_t hash, std::span<const TokenId> to
   Node& node = nodes_[index];
   free_ = node.next_sibling;
   ++size_;
+  if (free_ != kNone) PrefetchForAdd(nodes_[free_]);
   node = Node();
   node.tokens.fill(0);
   std::copy(tokens.begin(), tokens.end(), node.tokens.begin());

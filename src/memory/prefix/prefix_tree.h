@@ -27,11 +27,11 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "base/status.h"
 #include "base/strong_id.h"
 #include "memory/geometry/state_shape.h"
+#include "port/huge_pages.h"
 
 namespace tessera {
 
@@ -134,6 +134,8 @@ class PrefixTree {
   static bool Kept(const Node& node) {
     return node.has_member() || node.child_count > 0 || node.holds > 0;
   }
+  // A path is published node after node: the one that is added next.
+  static void PrefetchForAdd(const Node& node);
   bool Matches(const Node& node, NodeId parent, std::span<const TokenId> tokens) const;
   void Link(uint32_t index, Node& parent);
   void Unlink(const Node& node);
@@ -141,8 +143,8 @@ class PrefixTree {
   void EraseBucket(uint64_t hash, uint32_t index);
   void Remove(NodeId node);
 
-  std::vector<Node> nodes_;
-  std::vector<Bucket> buckets_;  // open addressing, linear probes, a power of two
+  HugeVector<Node> nodes_;
+  HugeVector<Bucket> buckets_;  // open addressing, linear probes, a power of two
   uint32_t mask_ = 0;
   uint32_t free_ = kNone;  // unused nodes, chained through next_sibling
   uint32_t size_ = 0;

@@ -281,6 +281,10 @@ bool SequenceHold::PublishGroups(LedgerLock& lock, std::span<const TokenId> hist
   while (path_.position() + kGroupTokens <= position_) {
     const uint32_t group = path_.position() / kGroupTokens;
     const PageId page = attention ? OwnPageOf(group) : PageId();
+    if (group % PrefixIndex::kGroupsAhead == 0) {
+      memory_->index()->PrefetchGroups(
+          path_, history.subspan(path_.position(), position_ - path_.position()));
+    }
     const std::span<const TokenId> tokens = history.subspan(path_.position(), kGroupTokens);
     if (!memory_->index()->PublishGroup(lock, &path_, tokens, page)) return false;
   }
