@@ -369,6 +369,8 @@ uint64_t PrefixIndex::metadata_bytes() const {
 
 void PrefixIndex::SetOffered(LedgerLock& lock, EntryId entry, bool offered) {
   TESSERA_DCHECK(lock.Guards(*ledger_));
+  // What is withdrawn leaves the queues soon.
+  for (const EvictionQueue& queue : queues_) queue.Prefetch(NodeOf(entry).index());
   auto set = [offered](Node& node, uint8_t flag) {
     node.flags = static_cast<uint8_t>(offered ? node.flags & ~flag : node.flags | flag);
   };
