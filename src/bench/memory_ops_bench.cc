@@ -43,7 +43,6 @@ class OperationBench {
   Status Rates();
 
  private:
-  // `part`: "find", ... ; nanoseconds since `from`, over `units`.
   void Add(OperationTime* line, uint64_t from_ns, uint64_t to_ns, uint64_t units) const {
     line->ns.Add(static_cast<double>(to_ns - from_ns) / static_cast<double>(units));
   }
@@ -75,8 +74,8 @@ OperationTime OperationBench::Line(const char* name, const char* unit, bool cold
 // A prompt that is there, and the same with its checkpoint alone.
 void OperationBench::Requests(bool cold) {
   OperationTime find = Line("find", "block", cold);
-  OperationTime adopt = Line("adopt", "block", cold);
-  OperationTime release = Line("release", "block", cold);
+  OperationTime adopt = Line("adopt", "block or member", cold);
+  OperationTime release = Line("release", "block or member", cold);
   OperationTime share = Line("adopt checkpoint", "member", cold);
   OperationTime unshare = Line("release checkpoint", "member", cold);
   // A block and a member are the same work: a record of a page.
@@ -197,7 +196,7 @@ double OperationBench::RequestsOf(Crew* crew, uint32_t requests_per_step, uint32
       }
     }
   });
-  return timing.wall_seconds;
+  return timing.seconds();
 }
 
 Status OperationBench::Rates() {
@@ -206,7 +205,7 @@ Status OperationBench::Rates() {
     for (uint32_t batch : {1u, options_.requests_per_step}) {
       const uint32_t steps = std::max(1u, options_.samples / batch);
       Samples seconds;
-      for (int round = 0; round < 3; ++round) seconds.Add(RequestsOf(crew.get(), batch, steps));
+      for (int round = 0; round < 5; ++round) seconds.Add(RequestsOf(crew.get(), batch, steps));
       const double requests = static_cast<double>(steps) * batch * threads;
       report_->rates.push_back({entries_, threads, batch,
                                 1e9 * seconds.Median() / requests / kBlocksOfPrompt,

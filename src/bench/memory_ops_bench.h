@@ -10,11 +10,12 @@
 //   reclaims    for each organisation: what reclaiming one page invalidates and takes, by the slots
 //               used in the slab and by whose they are
 //
-// Each sample is one request or one page, timed by the wall clock: they are microseconds, so that
-// most meet no interruption, and the median is what is reported.
+// A sample is one request, leaf or page, timed by the wall clock: they are microseconds, so that
+// most meet no interruption, and the median is what is reported. Whole requests are timed as Crew
+// does: one thread by its CPU time, several by the wall clock.
 //
-// Failure: kInvalidArgument for a geometry that is not hybrid or unknown. Sizes that memory does not
-// allow are left out and named. Threads: one call at a time.
+// Failure: kInvalidArgument for a geometry that is not hybrid or unknown. Sizes that memory does
+// not allow are left out and named. Threads: one call at a time.
 #pragma once
 
 #include <cstdint>
@@ -42,16 +43,16 @@ struct OperationTime {
   uint64_t blocks = 0;   // there are
   uint32_t checkpoints = 0;
   std::string name;
-  std::string unit;  // block, member or page
+  std::string unit;  // block, member, block or member (both are a page's record), page
   bool cold = true;
   Samples ns;  // per unit
 };
 
-struct RequestRate {  // of several threads
+struct RequestRate {  // of threads that all ask at once
   uint64_t entries = 0;
   uint32_t threads = 1;
   uint32_t requests_per_step = 1;
-  double ns_per_block = 0;  // of all threads together: wall time / blocks
+  double ns_per_block = 0;  // of all threads together: time / blocks found
   double requests_per_second = 0;
 };
 

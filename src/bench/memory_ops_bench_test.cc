@@ -26,7 +26,8 @@ TEST(PromptForest, EveryPromptIsFoundWholeAndNothingIsHeld) {
   for (Kind kind : {Kind::kS0, Kind::kS1, Kind::kS2, Kind::kD0, Kind::kS3}) {
     for (bool mixed : {false, true}) {
       PromptForest forest(TableOf(kind), 4000, mixed);
-      // 16 prompts of a context are 2,816 groups; 2 of the next 512 and 128, another 128 do not fit.
+      // A context's 16 prompts are 2,816 groups; the first five of the next are 512, three times 128
+      // and, with a branch of its own, 256.
       EXPECT_EQ(forest.prompts(), 16u + 5u);
       EXPECT_EQ(forest.groups(), 2816u + 256 + 2 * 128 + 5 * 128);
       LedgerLock lock(forest.ledger());

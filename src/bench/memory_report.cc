@@ -13,10 +13,10 @@ using Json = nlohmann::ordered_json;
 
 std::string OperationsText(const MemoryBenchReport& report) {
   std::string text =
-      fmt::format("\n{:>9} {:>9} {:>11} {:<19} {:<7} {:<5} {:>9} {:>9} {:>7}\n", "entries",
+      fmt::format("\n{:>9} {:>9} {:>11} {:<19} {:<15} {:<5} {:>9} {:>9} {:>7}\n", "entries",
                   "blocks", "checkpoints", "operation", "per", "cache", "ns", "lowest", "spread");
   for (const OperationTime& line : report.operations) {
-    text += fmt::format("{:>9} {:>9} {:>11} {:<19} {:<7} {:<5} {:>9.1f} {:>9.1f} {:>6.0f}%\n",
+    text += fmt::format("{:>9} {:>9} {:>11} {:<19} {:<15} {:<5} {:>9.1f} {:>9.1f} {:>6.0f}%\n",
                         line.entries, line.blocks, line.checkpoints, line.name, line.unit,
                         line.cold ? "cold" : "warm", line.ns.Median(), line.ns.Low(),
                         100 * line.ns.Spread());
