@@ -10,11 +10,16 @@ namespace {
 
 std::atomic<uint64_t> allocations{0};
 
-void* Allocate(std::size_t size, std::size_t alignment) {
+// Null when there is no memory.
+void* TryAllocate(std::size_t size, std::size_t alignment) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   const std::size_t whole = (size + alignment - 1) / alignment * alignment;
-  void* memory = alignment <= alignof(std::max_align_t) ? std::malloc(size > 0 ? size : 1)
-                                                        : std::aligned_alloc(alignment, whole);
+  return alignment <= alignof(std::max_align_t) ? std::malloc(size > 0 ? size : 1)
+                                                : std::aligned_alloc(alignment, whole);
+}
+
+void* Allocate(std::size_t size, std::size_t alignment) {
+  void* memory = TryAllocate(size, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -24,6 +29,13 @@ void* Allocate(std::size_t size, std::size_t alignment) {
 void* operator new(std::size_t size) { return Allocate(size, 1); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return Allocate(size, static_cast<std::size_t>(alignment));
+}
+// std::stable_sort asks for its buffer this way and frees it with the others.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return TryAllocate(size, 1);
+}
+void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return TryAllocate(size, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
