@@ -2,7 +2,7 @@
 #
 #   make demo        set up, build, serve the bundled model, ask it eight questions, show the memory
 #   make test        set up, build, run the fast tests
-#   make test-slow   the slow suites as well
+#   make test-slow   the slow suites as well, and that each fault of tests/mutants is caught
 #   make serve       the server on the bundled model, until Ctrl-C
 #   make checks      layering, format and lock annotations (part of what .ci/run adds)
 #   make format      rewrite the sources in the project's format
@@ -32,6 +32,7 @@ test: build-tests
 
 test-slow: build-tests
 	@ctest --test-dir build/release --output-on-failure
+	@scripts/run_mutants.sh
 
 demo: build
 	@python3 scripts/demo.py --tessera $(TESSERA) --model $(MODEL)
