@@ -2,8 +2,8 @@
 //
 // Rows of settings for a matrix of dimensions: the full product, or a pairwise covering array, a
 // small set of rows in which every value of one dimension meets every value of every other. Faults
-// that take two particular settings to show are found by it; 5·8·4·3·2·2·2 = 3,840 settings become
-// about 45.
+// that take two particular settings to show are found by it; 5·8·4·3·2·2·2·5 = 19,200 settings
+// become about 45.
 //
 // The pairwise rows come from a greedy search (in the manner of Cohen et al., "The AETG system",
 // 1997): a row starts with the first pair still uncovered, each further dimension takes the value

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 
@@ -27,6 +28,8 @@ std::string_view KindName(EvidenceKind kind) {
       return "forked-from state";
     case EvidenceKind::kFloatMode:
       return "MXCSR of the caller";
+    case EvidenceKind::kReuse:
+      return "reuse";
   }
   return "?";
 }
@@ -50,6 +53,7 @@ std::string Difference::ToString() const {
   }
   std::string text = fmt::format("{}, sequence {}{}, ", KindName(place.kind), place.sequence,
                                  place.sequence == 0 ? " (subject)" : "");
+  if (place.kind == EvidenceKind::kReuse) return text + note;
   text += IsRow(place.kind) ? fmt::format("position {}", place.position)
                             : fmt::format("after {} tokens, plane {}", place.position, place.plane);
   if (!note.empty()) return text + ": " + note;
@@ -108,11 +112,22 @@ bool ReferenceRecorder::HasNonFiniteLogits() const {
   return false;
 }
 
+void ReuseCounts::Add(const ReuseCounts& other) {
+  hits += other.hits;
+  boundaries.insert(other.boundaries.begin(), other.boundaries.end());
+  tails.insert(other.tails.begin(), other.tails.end());
+  from_row += other.from_row;
+  resumed += other.resumed;
+  recomputed += other.recomputed;
+  copied_groups += other.copied_groups;
+}
+
 void EvidenceCounts::Add(const EvidenceCounts& other) {
   norm_rows += other.norm_rows;
   logit_rows += other.logit_rows;
   state_bytes += other.state_bytes;
   sequences += other.sequences;
+  reuse.Add(other.reuse);
 }
 
 void Comparison::Report(const Difference& difference) {
@@ -160,7 +175,7 @@ void Comparison::State(const EvidencePlace& place, uint64_t offset,
 
 void Comparison::End(uint32_t sequence) {
   ++counts_.sequences;
-  const std::map<uint32_t, uint64_t>& parts = state_bytes_[sequence];
+  const std::map<uint32_t, uint64_t> parts = std::exchange(state_bytes_[sequence], {});
   const SequenceEvidence* evidence = reference_.Find(sequence);
   if (evidence == nullptr) return;  // what was handed in has been reported
   for (const auto& [key, bytes] : evidence->state) {
@@ -170,6 +185,22 @@ void Comparison::End(uint32_t sequence) {
     Report({.place = SequenceEvidence::PlaceOf(sequence, key),
             .note = fmt::format("{} bytes of state, the reference has {}", actual, bytes.size())});
   }
+}
+
+void Comparison::Adopted(const Adoption& adoption) {
+  ReuseCounts& reuse = counts_.reuse;
+  if (adoption.from_row) ++reuse.from_row;
+  if (adoption.admitted == Adoption::Case::kEvicted) ++reuse.recomputed;
+  if (adoption.admitted == Adoption::Case::kResumed) ++reuse.resumed;
+  if (adoption.admitted == Adoption::Case::kFirst && adoption.reused > 0) {
+    ++reuse.hits;
+    reuse.boundaries.insert(adoption.reused);
+    reuse.tails.insert(adoption.prompt_tokens - adoption.reused);
+  }
+  if (adoption.reused == adoption.expected) return;
+  Report({.place = {.kind = EvidenceKind::kReuse, .sequence = adoption.sequence},
+          .note = fmt::format("{} of {} prompt tokens were found, {} expected", adoption.reused,
+                              adoption.prompt_tokens, adoption.expected)});
 }
 
 }  // namespace tessera

@@ -6,9 +6,16 @@
 // Comparison holds it against what a recorder kept. Nothing else is stored, so comparing costs no
 // memory.
 //
+// Where state is reused it also says of each admission how much of its prompt was found: a run that
+// computed what it should have found has the right bits and proves nothing.
+//
 // E1  Rows are compared as bits (memcmp): +0 and -0 differ, a NaN equals only the same NaN.
 // E2  A piece the reference lacks, one that does not follow the last of its part, or a part of the
 //     final state (of each kind and plane) that is missing or of another length, is a difference.
+// E3  Several runs of one sequence may be compared, each in itself: the last part of one's final
+//     state is followed by its End before another's first.
+// E4  An admission that found less or more of its prompt than was there to be found for it is a
+//     difference.
 //
 // Threads: one at a time.
 #pragma once
@@ -16,6 +23,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +38,7 @@ enum class EvidenceKind : uint8_t {
   kAttention,   // the groups of a plane, one after another
   kCheckpoint,  // the image a step forked from: must be as it was before the step
   kFloatMode,   // the caller's MXCSR: likewise
+  kReuse,       // tokens of a prompt that an admission found
 };
 
 struct EvidencePlace {
@@ -52,6 +61,21 @@ struct Difference {
   std::string ToString() const;
 };
 
+// How much of its prompt an admission found.
+struct Adoption {
+  enum class Case : uint8_t {
+    kFirst,    // of a sequence
+    kResumed,  // of one that was preempted
+    kEvicted,  // of one that was preempted and whose state is gone
+  };
+  Case admitted = Case::kFirst;
+  uint32_t sequence = 0;
+  uint32_t prompt_tokens = 0;
+  uint32_t expected = 0;
+  uint32_t reused = 0;
+  bool from_row = false;
+};
+
 class EvidenceSink {
  public:
   virtual ~EvidenceSink() = default;
@@ -64,6 +88,9 @@ class EvidenceSink {
   virtual void End(uint32_t sequence) = 0;
   // A checkpoint that a step wrote to, or a float mode that it left changed.
   virtual void Spoiled(const Difference& difference) = 0;
+  virtual void Adopted(const Adoption&) {}
+  // Groups of shared blocks that were copied because somebody appended.
+  virtual void Copied(uint64_t) {}
   // True when more evidence would change nothing: the run may stop.
   virtual bool done() const { return false; }
 };
@@ -100,11 +127,24 @@ class ReferenceRecorder : public EvidenceSink {
   std::optional<Difference> spoiled_;
 };
 
+struct ReuseCounts {
+  uint64_t hits = 0;                // first admissions that started from a boundary
+  std::set<uint32_t> boundaries{};  // the different ones
+  std::set<uint32_t> tails{};       // prompt tokens that were left to compute
+  uint64_t from_row = 0;            // admissions that started from a kept row
+  uint64_t resumed = 0;
+  uint64_t recomputed = 0;  // after eviction
+  uint64_t copied_groups = 0;
+
+  void Add(const ReuseCounts& other);
+};
+
 struct EvidenceCounts {
   uint64_t norm_rows = 0;
   uint64_t logit_rows = 0;
   uint64_t state_bytes = 0;
   uint64_t sequences = 0;
+  ReuseCounts reuse{};
 
   void Add(const EvidenceCounts& other);
 };
@@ -119,6 +159,8 @@ class Comparison : public EvidenceSink {
              uint32_t element_bits) override;
   void End(uint32_t sequence) override;
   void Spoiled(const Difference& difference) override { Report(difference); }
+  void Adopted(const Adoption& adoption) override;
+  void Copied(uint64_t groups) override { counts_.reuse.copied_groups += groups; }
   bool done() const override { return first_.has_value(); }
 
   const std::optional<Difference>& first() const { return first_; }
@@ -130,7 +172,7 @@ class Comparison : public EvidenceSink {
   const ReferenceRecorder& reference_;
   std::optional<Difference> first_;
   EvidenceCounts counts_;
-  // Bytes handed in by sequence and part (SequenceEvidence::Key): a sum over the parts would let
+  // Bytes handed in by sequence and part (SequenceEvidence::Key) since its last End: a sum over the parts would let
   // one that came twice make up for one that never came.
   std::map<uint32_t, std::map<uint32_t, uint64_t>> state_bytes_;
 };

@@ -41,7 +41,9 @@ Result<Comparison> RunCell(const Context& context, const CellSettings& cell, Fau
 Result<Mismatch> Simplify(const Context& context, const CellRow& cell, uint64_t seed,
                           const Difference& difference) {
   Mismatch mismatch{cell, difference, cell, difference};
-  for (size_t dimension = 0; dimension < cell.size(); ++dimension) {
+  // Reuse goes first: it changes most of what a cell does.
+  for (size_t i = 0; i < cell.size(); ++i) {
+    const size_t dimension = (Matrix::kReuse + i) % cell.size();
     CellRow simpler = mismatch.simplest;
     if (simpler[dimension] == 0) continue;
     simpler[dimension] = 0;
@@ -56,8 +58,13 @@ Result<Mismatch> Simplify(const Context& context, const CellRow& cell, uint64_t 
 
 std::vector<CellRow> RowsOf(const Matrix& matrix, const ExaminationPlan& plan) {
   const std::vector<uint32_t> sizes = matrix.sizes();
-  if (plan.full_product) return InRunOrder(ProductRows(sizes), sizes, plan.seed);
   std::vector<CellRow> rows;
+  if (plan.full_product) {
+    // Without reuse, which multiplies a cell's sequences; that is paired with everything below.
+    std::vector<uint32_t> without = sizes;
+    without[Matrix::kReuse] = 1;
+    rows = ProductRows(without);
+  }
   for (uint32_t i = 0; i < plan.arrays; ++i) {
     const std::vector<CellRow> array = PairwiseRows(sizes, CounterRandom(plan.seed, i));
     rows.insert(rows.end(), array.begin(), array.end());
@@ -138,7 +145,8 @@ CellSettings ControlCell(const Matrix& matrix) {
 }
 
 // Three attention splits.
-constexpr WorkloadSize kLongControlSize{.prompt_tokens = 520, .decode_tokens = 8};
+constexpr WorkloadSize kLongControlSize{
+    .prompt_tokens = 520, .decode_tokens = 8, .hits = HitPoints::kNone};
 // A step that begins in one split and ends in the next; few steps, so that a large model's weights
 // are read a few times only.
 constexpr uint32_t kLongControlCut = 272;
@@ -159,6 +167,9 @@ Status RunControls(const Context& context, uint64_t seed, Examination* examinati
   const Lab& lab = *context.lab;
   ControlBench bench{context, ControlCell(*context.matrix), {}};
   TESSERA_RETURN_IF_ERROR(RunBaseline(&bench));
+  ControlBench reuse_bench = bench;
+  reuse_bench.cell.reuse = Reuse::kHitsEverywhere;
+  TESSERA_RETURN_IF_ERROR(RunBaseline(&reuse_bench));
   const bool is_long = lab.workload().scripts[0].size() >= kReversedCombineTokens;
   for (Fault fault : AllFaults()) {
     ControlResult control;
@@ -166,8 +177,9 @@ Status RunControls(const Context& context, uint64_t seed, Examination* examinati
     control.not_applicable = WhyFaultCannotShow(fault, lab.model(), lab.state_type());
     if (control.applies()) {
       const bool elsewhere = fault == Fault::kReversedCombine && !is_long;
+      const ControlBench& here = IsReuseFault(fault) ? reuse_bench : bench;
       TESSERA_RETURN_IF_ERROR(elsewhere ? RunLongControl(context, seed, &control)
-                                        : RunControl(bench, &control));
+                                        : RunControl(here, &control));
     }
     examination->controls.push_back(std::move(control));
   }
@@ -218,7 +230,8 @@ bool Examination::failed() const {
 
 bool Examination::reached_minimum() const {
   return every_value_run && callers.size() == std::size(kFloatModes) && counts.sequences > 0 &&
-         counts.logit_rows > 0 && counts.state_bytes > 0;
+         counts.logit_rows > 0 && counts.state_bytes > 0 && counts.reuse.hits > 0 &&
+         counts.reuse.resumed > 0 && counts.reuse.recomputed > 0;
 }
 
 Result<Examination> Examine(const Model& model, const Matrix& matrix, const ExaminationPlan& plan,

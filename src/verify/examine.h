@@ -33,8 +33,8 @@ struct ExaminationPlan {
   std::string name;
   WorkloadSize size = {};
   StateType state_type = StateType::kF32;  // part of the contract: each has its own reference
-  bool full_product = false;               // else pairwise
-  uint32_t arrays = 1;  // pairwise arrays, each from its own seed: together more than pairs
+  bool full_product = false;  // of all dimensions but reuse, besides the pairwise arrays
+  uint32_t arrays = 1;        // pairwise arrays, each from its own seed: together more than pairs
   // Of the whole examination, 0: no limit. The reference and the controls are run in any case; no
   // cell is begun that would end later if it took as long as the longest so far.
   double seconds_max = 0;
@@ -92,7 +92,7 @@ struct Examination {
   // Something was wrong: a difference, a control not noticed, a reference that proves nothing.
   bool failed() const;
   // The least that is worth a verdict: every value of every dimension was in a cell, and there were
-  // sequences, logits and state to compare.
+  // sequences, logits and state to compare, state was reused, resumed and computed again.
   bool reached_minimum() const;
   bool passed() const { return !failed() && reached_minimum(); }
 };

@@ -17,7 +17,9 @@ namespace {
 constexpr Fault kAllFaults[] = {
     Fault::kHalfKProducts,    Fault::kReversedCombine,    Fault::kCallersFloatMode,
     Fault::kUnwrittenRowsNaN, Fault::kStateRoundedAtSave, Fault::kStateRoundedAtEnd,
-    Fault::kBatchScales,      Fault::kConvTailDropped,    Fault::kFreshStateNotZeroed};
+    Fault::kBatchScales,      Fault::kConvTailDropped,    Fault::kFreshStateNotZeroed,
+    Fault::kLabelOffByOne,    Fault::kSharedWritten,      Fault::kKindForgotten,
+    Fault::kStaleImage,       Fault::kSaltIgnored};
 
 constexpr std::string_view kNoAttention = "no attention layers";
 constexpr std::string_view kNoRecurrent = "no recurrent layers";
@@ -238,9 +240,21 @@ std::string_view FaultName(Fault fault) {
       return "conv state dropped at each cut";
     case Fault::kFreshStateNotZeroed:
       return "fresh state not zeroed";
+    case Fault::kLabelOffByOne:
+      return "adopted state labelled one token off";
+    case Fault::kSharedWritten:
+      return "shared state appended to in place";
+    case Fault::kKindForgotten:
+      return "conv state missing where adopted";
+    case Fault::kStaleImage:
+      return "image published before its step ended";
+    case Fault::kSaltIgnored:
+      return "another salt's state adopted";
   }
   return "?";
 }
+
+bool IsReuseFault(Fault fault) { return fault >= Fault::kLabelOffByOne; }
 
 std::string_view WhyFaultCannotShow(Fault fault, const Model& model, StateType state_type) {
   const ModelShape& shape = model.shape();
@@ -262,7 +276,12 @@ std::string_view WhyFaultCannotShow(Fault fault, const Model& model, StateType s
       return HasInt8Inputs(model) ? "" : "no activations in blocks of 32";
     case Fault::kConvTailDropped:
     case Fault::kFreshStateNotZeroed:
+    case Fault::kKindForgotten:
+    case Fault::kStaleImage:
       return shape.has_ssm() ? "" : kNoRecurrent;
+    case Fault::kLabelOffByOne:
+    case Fault::kSharedWritten:
+    case Fault::kSaltIgnored:
     case Fault::kNone:
     case Fault::kCallersFloatMode:
     case Fault::kHalfKProducts:

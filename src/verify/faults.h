@@ -16,6 +16,14 @@
 //   kConvTailDropped      conv state zeroed at each cut                (a side member not saved)
 //   kFreshStateNotZeroed  a fresh sequence starts from another's bytes
 //
+// and these where a sequence starts from what another left (ReuseFault, Lab):
+//
+//   kLabelOffByOne        who adopts goes on one token further than the state is of
+//   kSharedWritten        who adopts writes to the image and the block it shares with others
+//   kKindForgotten        who adopts finds no conv state                (a mover that knows one kind)
+//   kStaleImage           the image is that of before the step          (published too early)
+//   kSaltIgnored          a request of another salt finds it
+//
 // Threads: the composed kernels are pure like those they call.
 #pragma once
 
@@ -39,10 +47,17 @@ enum class Fault : uint8_t {
   kBatchScales,
   kConvTailDropped,
   kFreshStateNotZeroed,
+  kLabelOffByOne,
+  kSharedWritten,
+  kKindForgotten,
+  kStaleImage,
+  kSaltIgnored,
 };
 
 std::span<const Fault> AllFaults();
 std::string_view FaultName(Fault fault);
+// It acts on what is reused: its control runs where subjects are started from.
+bool IsReuseFault(Fault fault);
 // A reversed combine shows in sequences of at least this many tokens: sixteen rows see two splits.
 inline constexpr uint32_t kReversedCombineTokens = kSplitTokens + 16;
 

@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lab runs the cells of the matrix on one model, below the engine: it admits sequences to a
-// StateStore of its own, cuts their tokens into steps as the cell says, and drives Forward with the
-// addresses the store hands out. What a run leaves behind goes to an EvidenceSink.
-//
-//   a step:  join who is due → choose each sequence's tokens
-//            → BeginStep (forked at cuts if the cell says so) → Forward::Run
-//            → hand in norm rows, logits, and the whole state of a sequence at its end
-//            → EndStep → whoever is finished leaves, its pages are freed
+// Lab runs the cells of the matrix on one model, below the engine: each on a StateStore and a
+// Forward of its own (CellRun). What a run leaves behind goes to an EvidenceSink.
 //
 // L1  What is computed for a sequence depends on its script alone; if the engine is exact, so does
 //     its evidence.
-// L2  In a forked step the image that was forked from is compared with what it was before.
+// L2  In a step that reads one image and writes another, the one it read is compared with what it
+//     was before.
 // L3  The caller's MXCSR is, after each call, what the cell had set; one that is not is a difference.
 //
 // Failure: kNoMemory with the bytes a cell needs. Threads: one run at a time.

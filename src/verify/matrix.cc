@@ -31,7 +31,8 @@ Matrix::Matrix(std::span<const KernelTable* const> kernels, std::span<const int>
                  {"threads", {}},
                  {"kernels", {}},
                  {"state", {"in place", "forked"}},
-                 {"pages", {"orderly", "hostile"}}};
+                 {"pages", {"orderly", "hostile"}},
+                 {"reuse", {"off", "hits everywhere", "hits at edges", "preempted", "evicted"}}};
   for (std::string_view text : kOrganisations) {
     organisations_.push_back(OrganisationSpec::Parse(text).value());
     dimensions_[kOrganisation].values.emplace_back(text);
@@ -57,17 +58,18 @@ CellSettings Matrix::At(const CellRow& row) const {
           .threads = threads_[row[kThreads]],
           .kernels = kernels_[row[kKernels]],
           .fork = row[kState] == 1,
-          .hostile = row[kPages] == 1};
+          .hostile = row[kPages] == 1,
+          .reuse = static_cast<Reuse>(row[kReuse])};
 }
 
 std::string Matrix::Describe(const CellRow& row) const {
   const auto value = [&](Index dimension) -> const std::string& {
     return dimensions_[dimension].values[row[dimension]];
   };
-  return fmt::format("{}, cut {}, {}, {} thread{}, {}, {}, {} pages", value(kOrganisation),
-                     value(kCut), value(kMix), value(kThreads),
+  return fmt::format("{}, cut {}, {}, {} thread{}, {}, {}, {} pages, reuse {}",
+                     value(kOrganisation), value(kCut), value(kMix), value(kThreads),
                      threads_[row[kThreads]] == 1 ? "" : "s", value(kKernels), value(kState),
-                     value(kPages));
+                     value(kPages), value(kReuse));
 }
 
 }  // namespace tessera

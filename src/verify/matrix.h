@@ -12,6 +12,9 @@
 //   state         updated in place, or forked at cuts (source pages ≠ destination pages)
 //   pages         in order and clean; or in random order, filled with 0xFF before first use and when
 //                 freed, under a caller whose MXCSR keeps denormals or rounds another way
+//   reuse         off; a short subject that others start from at each of its boundaries; a subject
+//                 that others start from around edges of groups, blocks and its prompt; everybody
+//                 preempted here and there and resumed where it was; the same, evicted meanwhile
 //
 // Threads: const after construction.
 #pragma once
@@ -30,6 +33,8 @@ namespace tessera {
 
 enum class Mix : uint8_t { kAlone, kPrefilling, kDecoding, kJoining };
 
+enum class Reuse : uint8_t { kOff, kHitsEverywhere, kHitsAtEdges, kPreempted, kEvicted };
+
 // Prompt tokens per step; two values stand for themselves.
 inline constexpr uint32_t kCutNowhere = 0;
 inline constexpr uint32_t kCutRandomly = UINT32_MAX;
@@ -42,6 +47,7 @@ struct CellSettings {
   const KernelTable* kernels = nullptr;
   bool fork = false;
   bool hostile = false;
+  Reuse reuse = Reuse::kOff;
   // The caller's; null: as it is. Under hostile pages the seed picks one.
   const FloatMode* float_mode = nullptr;
   uint64_t seed = 1;  // of random cuts and page order; not a dimension: each cell gets another
@@ -54,8 +60,8 @@ struct Dimension {
 
 class Matrix {
  public:
-  static constexpr size_t kDimensions = 7;
-  enum Index : size_t { kOrganisation, kCut, kMix, kThreads, kKernels, kState, kPages };
+  static constexpr size_t kDimensions = 8;
+  enum Index : size_t { kOrganisation, kCut, kMix, kThreads, kKernels, kState, kPages, kReuse };
 
   // kernels[0] and threads[0] are the reference's; the last kernels are the fastest.
   Matrix(std::span<const KernelTable* const> kernels, std::span<const int> threads);
@@ -65,7 +71,7 @@ class Matrix {
   const std::vector<const KernelTable*>& kernels() const { return kernels_; }
   CellRow reference() const { return CellRow(kDimensions, 0); }
   CellSettings At(const CellRow& row) const;
-  // "s2:block=64, cut 7, alone, 3 threads, avx512, forked, hostile pages"
+  // "s2:block=64, cut 7, alone, 3 threads, avx512, forked, hostile pages, reuse off"
   std::string Describe(const CellRow& row) const;
 
  private:

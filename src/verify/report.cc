@@ -209,6 +209,37 @@ std::string CallersText(const VerifyReport& report) {
                                 : fmt::format("NOT DETECTED in {}", missed));
 }
 
+// All models together.
+std::string ReuseText(const ReuseCounts& reuse) {
+  std::string tails;
+  for (uint32_t tail : {0u, 1u, 2u}) {
+    if (reuse.tails.contains(tail)) tails += fmt::format("{}{}", tails.empty() ? "" : ", ", tail);
+  }
+  const auto range = [&]() -> std::string {
+    if (reuse.boundaries.empty()) return "none";
+    return fmt::format("{} from {} to {}", reuse.boundaries.size(), *reuse.boundaries.begin(),
+                       *reuse.boundaries.rbegin());
+  };
+  return fmt::format(
+      "reuse    {} hits, boundaries: {}; prompt tokens left to compute: {} different, of the least "
+      "{}\n"
+      "         {} started from a kept row, {} groups copied by appenders, {} preempted and "
+      "resumed, "
+      "{} evicted and recomputed\n",
+      reuse.hits, range(), reuse.tails.size(), tails.empty() ? "none" : tails, reuse.from_row,
+      reuse.copied_groups, reuse.resumed, reuse.recomputed);
+}
+
+Json ReuseJson(const ReuseCounts& reuse) {
+  return {{"hits", reuse.hits},
+          {"boundaries", reuse.boundaries},
+          {"tails", reuse.tails},
+          {"from_row", reuse.from_row},
+          {"copied_groups", reuse.copied_groups},
+          {"resumed", reuse.resumed},
+          {"recomputed", reuse.recomputed}};
+}
+
 Json ProductsJson(const ProductCheck& check) {
   Json json = {{"shapes", check.shapes.size()},
                {"model_shapes", check.model_shapes},
@@ -270,6 +301,7 @@ Json ExaminationJson(const VerifyReport& report, size_t index) {
                {"norm_rows", examination.counts.norm_rows},
                {"logit_rows", examination.counts.logit_rows},
                {"state_bytes", examination.counts.state_bytes},
+               {"reuse", ReuseJson(examination.counts.reuse)},
                {"seconds", examination.seconds},
                {"reference_seconds", examination.reference_seconds},
                {"reference_finite", examination.reference_finite},
@@ -341,6 +373,7 @@ std::string VerifyText(const VerifyReport& report) {
   for (size_t i = 0; i < report.examinations.size(); ++i) {
     if (report.examinations[i].mismatch.has_value()) text += MismatchText(report, i);
   }
+  text += '\n' + ReuseText(report.counts().reuse);
   text += '\n' + CallersText(report);
   text += '\n' + ProductsText(report.products);
   text += '\n' + ControlsText(report) + ProductControlsText(report.products);

@@ -60,4 +60,23 @@ void ForEachSourcePiece(const StateShape& shape, const StateView& view, StatePie
   }
 }
 
+void ForEachDestinationPiece(const StateShape& shape, const StateView& view,
+                             StatePieceVisitor visit) {
+  StateView as_source = view;
+  as_source.source_offsets = view.destination_offsets;
+  ForEachSourcePiece(shape, as_source, visit);
+}
+
+std::vector<std::byte> SourceBytes(const StateShape& shape, const StateView& view) {
+  if (view.source_offsets == nullptr) {
+    return std::vector<std::byte>(shape.planes() *
+                                  (shape.ssm_image_bytes() + shape.conv_image_bytes()));
+  }
+  std::vector<std::byte> bytes;
+  ForEachSourcePiece(shape, view, [&bytes](const StatePiece& piece) {
+    bytes.insert(bytes.end(), piece.data, piece.data + piece.size);
+  });
+  return bytes;
+}
+
 }  // namespace tessera

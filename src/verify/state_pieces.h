@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/function_ref.h"
 #include "memory/geometry/state_shape.h"
@@ -31,7 +32,13 @@ using StatePieceVisitor = FunctionRef<void(const StatePiece&)>;
 // place.kind says; plane after plane, ascending offsets.
 void ForEachStatePiece(const EvidencePlace& place, const StateShape& shape, const StateView& view,
                        StatePieceVisitor visit);
-// The source image: SSM then conv of each plane, offsets counted within each. Not null.
+// The source or destination image: SSM then conv of each plane, offsets counted within each. The
+// source is not null.
 void ForEachSourcePiece(const StateShape& shape, const StateView& view, StatePieceVisitor visit);
+void ForEachDestinationPiece(const StateShape& shape, const StateView& view,
+                             StatePieceVisitor visit);
+
+// The bytes of the source image, in that order; zeros when it is null.
+std::vector<std::byte> SourceBytes(const StateShape& shape, const StateView& view);
 
 }  // namespace tessera

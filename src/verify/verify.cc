@@ -56,8 +56,10 @@ bool IsLarge(const Model& model) { return model.weight_bytes() > kLargeModelByte
 
 // 300 tokens reach the second 256-token attention split, 800 the fourth.
 WorkloadSize VerifySize(bool large, bool quick) {
-  if (quick) return large ? WorkloadSize{40, 8, 2} : WorkloadSize{300, 20, 3};
-  return large ? WorkloadSize{300, 16, 3} : WorkloadSize{800, 40, 6};
+  WorkloadSize size = large ? WorkloadSize{300, 16, 3} : WorkloadSize{800, 40, 6};
+  if (quick) size = large ? WorkloadSize{40, 8, 2} : WorkloadSize{300, 20, 3};
+  if (large || quick) size.hits = HitPoints::kFew;
+  return size;
 }
 
 namespace {
@@ -117,6 +119,9 @@ constexpr WorkloadSize kQuickToySize{.prompt_tokens = 70, .decode_tokens = 8, .c
 // From the fourth split on the attention of a decode step is spread over threads by split.
 constexpr WorkloadSize kLongToySize{.prompt_tokens = 790, .decode_tokens = 26, .companions = 2};
 
+// Of K-quants, whose scalar products are slow.
+constexpr uint32_t kDearToyWidth = 256;
+
 struct ToyRun {
   const ToyModel* model = nullptr;
   WorkloadSize size;
@@ -130,6 +135,7 @@ std::vector<ToyRun> QuickToyRuns() {
   for (const ToyModel& toy : ToyModels()) {
     const bool bf16 = toy.options.shape.has_ssm() && runs.size() % 2 == 1;
     runs.push_back({&toy, kQuickToySize, false, bf16 ? StateType::kBF16 : StateType::kF32});
+    if (toy.options.shape.width >= kDearToyWidth) runs.back().size.hits = HitPoints::kFew;
   }
   runs.push_back({&ToyModels().front(), kLongToySize, false});
   return runs;

@@ -3,7 +3,7 @@
 // Verify is `tessera verify`: the exactness matrix on this machine. Matrix products are checked
 // against oracles first. The given model is examined pairwise; toy models of each architecture and
 // weight type, made here, are examined as well, in the full form one of them with the full product
-// of all dimensions.
+// of all dimensions but reuse.
 //
 // Verdicts:
 //   exact       no product differs from an oracle, no cell and no run under a hostile caller from

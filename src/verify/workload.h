@@ -8,6 +8,11 @@
 // when the subject has done `begin` of its tokens and is paced to be through at `end`, so the two
 // overlap in the same way whatever the subject's cut makes of the number of steps.
 //
+// For prefix reuse there are a second subject, short enough to be started from at each of its
+// boundaries, and branches: scripts that share a subject's tokens up to a boundary and then go on
+// in their own way. A HitPoint is a boundary at which a subject publishes its state, with who
+// starts from it.
+//
 // Threads: values and pure functions.
 #pragma once
 
@@ -21,9 +26,20 @@
 
 namespace tessera {
 
+// Adopted there: by another run of the same script, then by a branch. With another salt, the same
+// script must find nothing.
+struct HitPoint {
+  static constexpr uint32_t kNoBranch = UINT32_MAX;
+  uint32_t at = 0;
+  bool same = false;
+  uint32_t branch = kNoBranch;  // script
+  bool salted = false;
+};
+
 struct Script {
-  std::vector<TokenId> tokens;  // prompt, then what is "decoded" one by one
-  uint32_t prompt_tokens = 0;   // at least 1
+  std::vector<TokenId> tokens;            // prompt, then what is "decoded" one by one
+  uint32_t prompt_tokens = 0;             // at least 1
+  std::vector<HitPoint> hit_points = {};  // ascending, 1 .. prompt_tokens; subjects only
 
   uint32_t size() const { return static_cast<uint32_t>(tokens.size()); }
   // Logits are compared after every decoded token, after the prompt, and here and there inside it.
@@ -32,14 +48,23 @@ struct Script {
   }
 };
 
+enum class HitPoints : uint8_t {
+  kNone,
+  kFew,  // for models whose tokens are dear
+  kAll,
+};
+
 struct WorkloadSize {
   uint32_t prompt_tokens = 0;  // of the subject
   uint32_t decode_tokens = 0;
   uint32_t companions = 0;
+  HitPoints hits = HitPoints::kAll;
 };
 
 struct Workload {
-  std::vector<Script> scripts;  // [0] is the subject
+  std::vector<Script> scripts;  // the subject, its companions, the short subject, branches
+  uint32_t companions = 0;
+  uint32_t short_subject = 0;
 
   uint32_t longest() const;
 };
@@ -54,7 +79,7 @@ struct Role {
   bool prompt_first = false;  // its prompt is processed before the subject starts
 };
 
-// The subject's role is first.
-std::vector<Role> RolesOf(Mix mix, const Workload& workload);
+// The subject's role is first; under hits everywhere it is the short one's.
+std::vector<Role> RolesOf(Mix mix, Reuse reuse, const Workload& workload);
 
 }  // namespace tessera
