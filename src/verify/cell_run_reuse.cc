@@ -139,7 +139,8 @@ void CellRun::SkipToken(Running* running) {
 void CellRun::AfterStep(Running* running) {
   if (!reuses()) return;
   const HitPoint* point = HitPointAt(*running, running->position);
-  const bool branch = running->part == Part::kAdopter && running->role.script != lead_script_;
+  // A branch publishes where there is memory for it; the lead's script is the lead's to publish.
+  const bool branch = cell_.reuse == Reuse::kHitsAtEdges && running->role.script != lead_script_;
   if (running->finished()) {
     if (running->part != Part::kAdopter || branch) Publish(running, /*last=*/true);
   } else if (point != nullptr) {

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/bytes.h"
+#include "memory/geometry/kept_rows.h"
 #include "port/process_memory.h"
 
 namespace tessera {
@@ -49,7 +51,8 @@ uint32_t BoundariesOf(const CellSettings& cell, const std::vector<Role>& roles,
     case Reuse::kOff:
       break;
     case Reuse::kHitsEverywhere:
-    case Reuse::kHitsAtEdges:  // the subject's, and the end of each branch
+      return static_cast<uint32_t>(workload.scripts[roles[0].script].hit_points.size());
+    case Reuse::kHitsAtEdges:  // and the end of each branch
       return 2 * static_cast<uint32_t>(workload.scripts[roles[0].script].hit_points.size());
     case Reuse::kPreempted:
     case Reuse::kEvicted:
@@ -62,6 +65,7 @@ bool HasHits(const CellSettings& cell) {
   return cell.reuse == Reuse::kHitsEverywhere || cell.reuse == Reuse::kHitsAtEdges;
 }
 
+// Without kept rows.
 bool Fits(const StateStore& store, const CellSettings& cell, const std::vector<Role>& roles,
           const Workload& workload) {
   Demand demand(store);
@@ -74,13 +78,39 @@ bool Fits(const StateStore& store, const CellSettings& cell, const std::vector<R
   if (HasHits(cell)) {
     demand.Add(kAdoptersMax, workload.scripts[roles[0].script].size() + kGroupTokens, cell.fork);
   }
-  return demand.Fits() && store.Stats().reuse.row_capacity > boundaries + roles.size();
+  return demand.Fits();
+}
+
+// Bytes of pools for the cell. How much an organisation wastes is its own affair, so they start at
+// the bare bytes and grow until everything fits; no memory is touched to find out.
+Result<uint64_t> PoolBytesFor(StoreOptions options, const CellSettings& cell,
+                              const std::vector<Role>& roles, const Workload& workload) {
+  options.dry = true;
+  options.reuse.enabled = false;
+  options.budget_bytes = 64 * kKiB;
+  for (const Role& role : roles) {
+    const uint64_t groups = DivideUp(workload.scripts[role.script].size(), kGroupTokens);
+    options.budget_bytes +=
+        options.shape.planes() *
+        (groups * options.shape.group_bytes() + (cell.fork ? 2 : 1) * options.shape.image_bytes());
+  }
+  for (;; options.budget_bytes += options.budget_bytes / 4) {
+    const uint64_t available = AvailableMemoryBytes();
+    if (options.budget_bytes > available) {
+      return NoMemory(fmt::format("a cell of the matrix needs {} of state, {} is available",
+                                  FormatBytes(options.budget_bytes), FormatBytes(available)));
+    }
+    const auto store = StateStore::Create(options);
+    if (!store.has_value()) {
+      if (store.error().code() == StatusCode::kNoMemory) continue;
+      return store.error();
+    }
+    if (Fits(**store, cell, roles, workload)) return options.budget_bytes;
+  }
 }
 
 }  // namespace
 
-// How much an organisation wastes is its own affair, so the budget starts at the bare bytes and
-// doubles until everything fits.
 Result<std::unique_ptr<StateStore>> MakeCellStore(const Model& model, StateType state_type,
                                                   const CellSettings& cell,
                                                   const std::vector<Role>& roles,
@@ -94,28 +124,15 @@ Result<std::unique_ptr<StateStore>> MakeCellStore(const Model& model, StateType 
   options.reuse.contract_id = model.contract_id(state_type);
   options.reuse.row_width = model.shape().width;
   options.reuse.placement.kind = PlacementSpec::Kind::kTail;  // and where the cell names one
-  uint64_t bytes = 64 * kKiB;
-  for (const Role& role : roles) {
-    const uint64_t groups = DivideUp(workload.scripts[role.script].size(), kGroupTokens);
-    bytes += options.shape.planes() * (groups * options.shape.group_bytes() +
-                                       (cell.fork ? 2 : 1) * options.shape.image_bytes());
+  TESSERA_ASSIGN_OR_RETURN(uint64_t bytes, PoolBytesFor(options, cell, roles, workload));
+  if (options.reuse.enabled) {
+    const KeptRows rows(options.reuse.row_width);
+    // A row is kept of each boundary and each end, and a hundredth of a budget keeps rows.
+    const uint64_t kept = BoundariesOf(cell, roles, workload) + roles.size();
+    bytes = rows.BudgetFor(std::max(bytes, 100 * (kept + 1) * rows.unit_bytes()));
   }
-  for (;; bytes *= 2) {
-    const uint64_t available = AvailableMemoryBytes();
-    if (bytes > available) {
-      return NoMemory(fmt::format("a cell of the matrix needs {} of state, {} is available",
-                                  FormatBytes(bytes), FormatBytes(available)));
-    }
-    options.budget_bytes = bytes;
-    options.dry = true;  // no memory is touched to find out
-    auto store = StateStore::Create(options);
-    if (!store.has_value()) {
-      if (store.error().code() == StatusCode::kNoMemory) continue;
-      return store.error();
-    }
-    options.dry = false;
-    if (Fits(**store, cell, roles, workload)) return StateStore::Create(options);
-  }
+  options.budget_bytes = bytes;
+  return StateStore::Create(options);
 }
 
 }  // namespace tessera

@@ -63,6 +63,13 @@ class Bench {
 // 70 tokens: over the edges of blocks of 32 and 64.
 constexpr WorkloadSize kSize{.prompt_tokens = 70, .decode_tokens = 6, .companions = 2};
 
+// S1 and S2 give each image of a model without attention pages of 512 KiB: few of them, then.
+WorkloadSize SizeFor(const Model& model) {
+  WorkloadSize size = kSize;
+  if (!model.shape().has_attention()) size.hits = HitPoints::kFew;
+  return size;
+}
+
 std::vector<StateType> StateTypesOf(const Model& model) {
   if (!model.shape().has_ssm()) return {StateType::kF32};
   return {StateType::kF32, StateType::kBF16};
@@ -72,7 +79,7 @@ TEST(Reuse, EveryOrganisationGivesTheBitsOfAColdRunHoweverStateIsReused) {
   for (size_t toy : kToys) {
     const auto model = Toy(toy);
     for (StateType state_type : StateTypesOf(*model)) {
-      Bench bench(*model, state_type, kSize);
+      Bench bench(*model, state_type, SizeFor(*model));
       const Matrix& matrix = bench.matrix();
       for (uint32_t at = 0; at < matrix.sizes()[Matrix::kOrganisation] * 4; ++at) {
         CellRow row = bench.Row(static_cast<Reuse>(1 + at % 4));
