@@ -37,7 +37,7 @@ void CellRun::Start(Role role, Part part, const Arrival* arrival) {
   running.script = &workload_.scripts[role.script];
   running.random = Random(CounterRandom(cell_.seed, role.script));
   if (cell_.reuse == Reuse::kPreempted || cell_.reuse == Reuse::kEvicted) {
-    const uint32_t times = part == Part::kLead ? kLeadPreemptions : kCompanionPreemptions;
+    const uint32_t times = part == Part::kLead ? LeadPreemptions(cell_.reuse) : 1;
     running.preempt_at = DrawPositions(times, running.script->size(), &running.random);
   }
   Adoption adoption;

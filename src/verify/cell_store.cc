@@ -56,7 +56,7 @@ uint32_t BoundariesOf(const CellSettings& cell, const std::vector<Role>& roles,
       return 2 * static_cast<uint32_t>(workload.scripts[roles[0].script].hit_points.size());
     case Reuse::kPreempted:
     case Reuse::kEvicted:
-      return kLeadPreemptions + others * kCompanionPreemptions;
+      return LeadPreemptions(cell.reuse) + others;
   }
   return 0;
 }

@@ -22,9 +22,9 @@ namespace tessera {
 // there are more. One boundary brings up to three of them.
 inline constexpr uint32_t kAdoptersBeside = 2;
 inline constexpr uint32_t kAdoptersMax = kAdoptersBeside + 3;
-// How often a sequence is preempted: the first role's, and the others'.
-inline constexpr uint32_t kLeadPreemptions = 3;
-inline constexpr uint32_t kCompanionPreemptions = 1;
+// How often the first role's sequence is preempted; the others are once. An evicted one computes
+// again all that it had.
+constexpr uint32_t LeadPreemptions(Reuse reuse) { return reuse == Reuse::kEvicted ? 1 : 3; }
 
 Result<std::unique_ptr<StateStore>> MakeCellStore(const Model& model, StateType state_type,
                                                   const CellSettings& cell,

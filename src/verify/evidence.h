@@ -132,9 +132,9 @@ struct ReuseCounts {
   std::set<uint32_t> boundaries{};  // the different ones
   std::set<uint32_t> tails{};       // prompt tokens that were left to compute
   uint64_t from_row = 0;            // admissions that started from a kept row
+  uint64_t copied_groups = 0;
   uint64_t resumed = 0;
   uint64_t recomputed = 0;  // after eviction
-  uint64_t copied_groups = 0;
 
   void Add(const ReuseCounts& other);
 };
@@ -172,8 +172,8 @@ class Comparison : public EvidenceSink {
   const ReferenceRecorder& reference_;
   std::optional<Difference> first_;
   EvidenceCounts counts_;
-  // Bytes handed in by sequence and part (SequenceEvidence::Key) since its last End: a sum over the parts would let
-  // one that came twice make up for one that never came.
+  // Bytes handed in since its last End by sequence and part (SequenceEvidence::Key): a sum over the
+  // parts would let one that came twice make up for one that never came.
   std::map<uint32_t, std::map<uint32_t, uint64_t>> state_bytes_;
 };
 

@@ -20,8 +20,8 @@
 //
 //   kLabelOffByOne        who adopts goes on one token further than the state is of
 //   kSharedWritten        who adopts writes to the image and the block it shares with others
-//   kKindForgotten        who adopts finds no conv state                (a mover that knows one kind)
-//   kStaleImage           the image is that of before the step          (published too early)
+//   kKindForgotten        who adopts finds no conv state            (a mover that knows one kind)
+//   kStaleImage           the image is that of before the step      (published too early)
 //   kSaltIgnored          a request of another salt finds it
 //
 // Threads: the composed kernels are pure like those they call.

@@ -7,7 +7,7 @@
 //     its evidence.
 // L2  In a step that reads one image and writes another, the one it read is compared with what it
 //     was before.
-// L3  The caller's MXCSR is, after each call, what the cell had set; one that is not is a difference.
+// L3  The caller's MXCSR is, after each call, what the cell had set; if not, it is a difference.
 //
 // Failure: kNoMemory with the bytes a cell needs. Threads: one run at a time.
 #pragma once

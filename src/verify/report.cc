@@ -213,21 +213,19 @@ std::string CallersText(const VerifyReport& report) {
 std::string ReuseText(const ReuseCounts& reuse) {
   std::string tails;
   for (uint32_t tail : {0u, 1u, 2u}) {
-    if (reuse.tails.contains(tail)) tails += fmt::format("{}{}", tails.empty() ? "" : ", ", tail);
+    if (!reuse.tails.contains(tail)) continue;
+    tails += fmt::format("{}{}", tails.empty() ? ", among them " : " ", tail);
   }
-  const auto range = [&]() -> std::string {
-    if (reuse.boundaries.empty()) return "none";
-    return fmt::format("{} from {} to {}", reuse.boundaries.size(), *reuse.boundaries.begin(),
-                       *reuse.boundaries.rbegin());
-  };
-  return fmt::format(
-      "reuse    {} hits, boundaries: {}; prompt tokens left to compute: {} different, of the least "
-      "{}\n"
-      "         {} started from a kept row, {} groups copied by appenders, {} preempted and "
-      "resumed, "
-      "{} evicted and recomputed\n",
-      reuse.hits, range(), reuse.tails.size(), tails.empty() ? "none" : tails, reuse.from_row,
-      reuse.copied_groups, reuse.resumed, reuse.recomputed);
+  std::string range;
+  if (!reuse.boundaries.empty()) {
+    range = fmt::format(" ({} .. {})", *reuse.boundaries.begin(), *reuse.boundaries.rbegin());
+  }
+  return fmt::format("reuse    {} hits at {} boundaries{}, {} lengths of what was left{}\n",
+                     reuse.hits, reuse.boundaries.size(), range, reuse.tails.size(), tails) +
+         fmt::format("         {} starts from a kept row, {} groups copied by appenders\n",
+                     reuse.from_row, reuse.copied_groups) +
+         fmt::format("         {} resumed, {} evicted and computed again\n", reuse.resumed,
+                     reuse.recomputed);
 }
 
 Json ReuseJson(const ReuseCounts& reuse) {

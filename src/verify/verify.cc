@@ -135,14 +135,12 @@ std::vector<ToyRun> QuickToyRuns() {
   for (const ToyModel& toy : ToyModels()) {
     const bool bf16 = toy.options.shape.has_ssm() && runs.size() % 2 == 1;
     runs.push_back({&toy, kQuickToySize, false, bf16 ? StateType::kBF16 : StateType::kF32});
-    if (toy.options.shape.width >= kDearToyWidth) runs.back().size.hits = HitPoints::kFew;
   }
   runs.push_back({&ToyModels().front(), kLongToySize, false});
   return runs;
 }
 
-std::vector<ToyRun> ToyRuns(bool quick) {
-  if (quick) return QuickToyRuns();
+std::vector<ToyRun> FullToyRuns() {
   std::vector<ToyRun> runs;
   for (const ToyModel& toy : ToyModels()) {
     runs.push_back({&toy, kToySize, runs.empty()});
@@ -150,6 +148,14 @@ std::vector<ToyRun> ToyRuns(bool quick) {
       runs.push_back({&toy, kToySize, false, StateType::kBF16});
     }
     if (toy.options.shape.has_attention()) runs.push_back({&toy, kLongToySize, false});
+  }
+  return runs;
+}
+
+std::vector<ToyRun> ToyRuns(bool quick) {
+  std::vector<ToyRun> runs = quick ? QuickToyRuns() : FullToyRuns();
+  for (ToyRun& run : runs) {
+    if (run.model->options.shape.width >= kDearToyWidth) run.size.hits = HitPoints::kFew;
   }
   return runs;
 }

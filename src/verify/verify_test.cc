@@ -429,6 +429,22 @@ TEST(Verify, ARunThatHadEveryValuePassesAndSaysHowManyCellsItRan) {
   EXPECT_NE(VerifyText(report).find(line), std::string::npos) << VerifyText(report);
 }
 
+TEST(Verify, TheReportSaysWhatWasReused) {
+  VerifyReport report = WholeReport();
+  ReuseCounts& reuse = report.examinations[0].counts.reuse;
+  reuse = {.hits = 7, .boundaries = {1, 40}, .tails = {0, 2, 9}, .from_row = 1};
+  report.examinations[1].counts.reuse = {.copied_groups = 5, .resumed = 4, .recomputed = 3};
+  EXPECT_NE(VerifyText(report).find(
+                "reuse    7 hits at 2 boundaries (1 .. 40), 3 lengths of what was left, among them "
+                "0 2\n"
+                "         1 starts from a kept row, 5 groups copied by appenders\n"
+                "         4 resumed, 3 evicted and computed again\n"),
+            std::string::npos)
+      << VerifyText(report);
+  const auto json = nlohmann::json::parse(VerifyJson(report));
+  EXPECT_EQ(json["examinations"][0]["reuse"]["boundaries"], (std::vector<int>{1, 40}));
+}
+
 TEST(Verify, AnExaminationThatComparedNothingDoesNotPass) {
   const VerifyReport& report = WholeReport();
   for (uint64_t EvidenceCounts::*count :

@@ -23,7 +23,7 @@ constexpr Length kShortSubject = {35, 2};
 constexpr Length kShortestSubject = {18, 2};
 constexpr uint32_t kBranchDecodes = 2;
 // Both sides of the blocks' edges (32 and 64 tokens) and of a split's.
-constexpr uint32_t kEdges[] = {16, 31, 33, 63, 64, 65, 256};
+constexpr uint32_t kEdges[] = {16, 31, 33, 64, 65, 256};
 
 uint32_t Longest(const ModelShape& shape) { return std::max(shape.context_length, 2u); }
 
@@ -88,7 +88,7 @@ void AddShortSubject(const ModelShape& shape, HitPoints hits, uint64_t seed, Wor
 }
 
 // Whole runs of a long script are dear: the same one starts only at the last points, where its
-// tails are of 0, 1 and 2 tokens.
+// tails are of 0, 1 and 2 tokens. So are the references of branches: there is one of those points.
 void AddEdges(const ModelShape& shape, HitPoints hits, uint64_t seed, Workload* workload) {
   const uint32_t prompt = workload->scripts[0].prompt_tokens;
   std::vector<uint32_t> edges(std::begin(kEdges), std::end(kEdges));
@@ -99,7 +99,8 @@ void AddEdges(const ModelShape& shape, HitPoints hits, uint64_t seed, Workload* 
     if (at == 0 || at > prompt) continue;
     const bool same = at + 2 >= prompt;
     if (hits == HitPoints::kFew && !same) continue;
-    AddHitPoint(shape, 0, {.at = at, .same = same}, hits == HitPoints::kAll, seed, workload);
+    const bool branch = hits == HitPoints::kAll && (!same || at + 1 == prompt);
+    AddHitPoint(shape, 0, {.at = at, .same = same}, branch, seed, workload);
   }
 }
 
