@@ -265,7 +265,8 @@ class StateStore {
   // What Admit would find. Changes nothing.
   MatchReport Lookup(const SequenceRequest& request) const;
 
-  // While a step computes, memory that is freed waits for its end.
+  // While a step computes, memory that is freed waits for its end. A forked step is ended after it
+  // is closed: its old image goes back to the sequence's reservation at once.
   void OpenStep();
   void CloseStep();
 
