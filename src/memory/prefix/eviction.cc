@@ -7,9 +7,11 @@
 namespace tessera {
 namespace {
 
-constexpr double kAgeOffset = 16;
+constexpr double kAgeOffset = 12;
 constexpr double kContinuedWeight = 0.3;
 constexpr uint32_t kBranchesMax = 7;
+// A checkpoint that saves this many prices counts half of what it would without the price.
+constexpr double kHalfWorthPrices = 2.5;
 // Bucket of weight 1; half octaves, so weights from 2^-16 to 2^15.5 are told apart.
 constexpr int kUnitBucket = 32;
 // Of Marconi's efficiency against recency; 16 tokens saved per page of 16 is the best there is
@@ -26,9 +28,12 @@ uint32_t Clamp(double bucket) {
 }
 
 uint32_t ValueBucket(const EvictionFacts& facts) {
+  if (facts.saved_tokens == 0) return 0;
   const double k = facts.continued && facts.branches == 0 ? kContinuedWeight : 1;
-  const double weight = k * (1 + std::min(facts.branches, kBranchesMax)) * SavedPerPage(facts);
-  return weight > 0 ? Clamp(std::round(2 * std::log2(weight)) + kUnitBucket) : 0;
+  const double saved = facts.saved_tokens;
+  const double weight = k * (1 + std::min(facts.branches, kBranchesMax)) * SavedPerPage(facts) *
+                        saved / (saved + kHalfWorthPrices * facts.price_tokens);
+  return Clamp(std::round(2 * std::log2(weight)) + kUnitBucket);
 }
 
 }  // namespace

@@ -9,11 +9,14 @@
 //   retained   wanted by several requests, as --retention says
 //
 // Within a rank
-//   value  weight / (age + 16), age in look-ups since it was placed or last started from:
-//            weight = k · (1 + min(branches, 7)) · tokens saved / pages that would come free
+//   value  weight / (age + 12), age in look-ups since it was placed or last started from:
+//            weight = k · (1 + min(branches, 7)) · saved / pages that would come free
+//                       · saved / (saved + 2.5 · price)
+//          saved in tokens, price the tokens of KV that take as much memory as a checkpoint.
 //          Branches are starts after which the request took a way of its own; a checkpoint that was
 //          only ever continued is of no use but for a regenerated turn, so k = 0.3 then, else 1. The
-//          constants are flat optima on three traces (docs/performance.md).
+//          last factor: what saves less than its price is soon placed again. The constants are flat
+//          optima on three traces (docs/decisions/0010-eviction-by-weight-over-age.md).
 //   lru    the last use
 //   flop   last use / now + alpha · operations saved per byte, both up to 1, as Marconi (arXiv
 //          2411.19379) weighs them
@@ -37,6 +40,7 @@ struct EvictionFacts {
   uint32_t branches = 0;
   bool continued = false;     // started from, or followed, by one way only
   uint32_t saved_tokens = 0;  // down from the nearest checkpoint before it that would be left
+  uint32_t price_tokens = 0;  // of a checkpoint; 0: the model has none
   uint32_t pages = 0;         // that would come free
   bool worthless = false;
   bool spare = false;

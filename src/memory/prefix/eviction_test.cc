@@ -142,6 +142,18 @@ TEST(Eviction, ValueGrowsWithTokensSavedAndBranchesAndFallsWithPages) {
   EXPECT_GT(bucket(nothing), base);
 }
 
+TEST(Eviction, SavingsBelowThePriceCountLess) {
+  auto bucket = [](uint32_t saved, uint32_t price) {
+    const EvictionFacts facts{.saved_tokens = saved, .price_tokens = price, .pages = 1};
+    return static_cast<int>(ClassifyForEviction(EvictionPolicy::kValue, facts).bucket);
+  };
+  // At 2.5 prices half of what it saves counts, two half octaves less; far below, all but the
+  // square: four times the savings are sixteen times the worth.
+  EXPECT_EQ(bucket(4000, 1600), bucket(4000, 0) - 2);
+  EXPECT_EQ(bucket(64, 64000), bucket(16, 64000) + 8);
+  EXPECT_EQ(bucket(1 << 20, 16), bucket(1 << 20, 0));
+}
+
 TEST(Eviction, OlderScoresLessInABucketAndANewOneOutlastsAnOldDearOne) {
   for (EvictionPolicy policy : kPolicies) {
     EXPECT_LT(EvictionScore(policy, 30, 5, 100), EvictionScore(policy, 30, 50, 100));

@@ -90,6 +90,7 @@ EvictionClass PrefixIndex::ClassOf(NodeId id, int pool) const {
     const Worth worth = WorthOf(id, pool);
     facts.pages = worth.pages;
     facts.saved_tokens = worth.saved_tokens;
+    facts.price_tokens = options_.price_tokens;
   }
   return ClassifyForEviction(options_.eviction, facts);
 }

@@ -128,6 +128,7 @@ class PrefixIndex : public EntryIndex {
     int attention_pool = -1;
     int state_pool = -1;
     int row_pool = -1;
+    uint32_t price_tokens = 0;  // of a checkpoint, in tokens of KV, for its worth
     EvictionPolicy eviction = EvictionPolicy::kValue;
     bool strict_retention = false;  // retained entries are never evicted
   };

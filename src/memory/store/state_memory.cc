@@ -103,6 +103,7 @@ void StateMemory::MakeIndex(uint32_t row_units) {
   index.attention_pool = table_.attention_pool;
   index.state_pool = table_.state_pool;
   index.row_pool = row_pool_;
+  index.price_tokens = PriceTokens();
   index.eviction = options_.reuse.eviction;
   index.strict_retention = options_.reuse.retention.kind == RetentionSpec::Kind::kStrict;
   index_ = std::make_unique<PrefixIndex>(ledger_.get(), index);
