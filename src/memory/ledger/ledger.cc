@@ -244,7 +244,7 @@ void Ledger::EndPin(LedgerLock& lock, Pin pin) {
 Retention Ledger::Retain(LedgerLock& lock, EntryId entry) {
   TESSERA_DCHECK(lock.Guards(*this));
   TESSERA_CHECK(at(entry).state == ReclaimState::kLive);
-  ++at(entry).retentions;
+  if (at(entry).retentions++ == 0) ++retained_;
   return Retention(entry, at(entry).generation);
 }
 
@@ -253,7 +253,9 @@ void Ledger::Release(LedgerLock& lock, Retention retention) {
   const EntryId entry = std::exchange(retention.entry_, EntryId());
   if (at(entry).generation != retention.generation_) return;
   TESSERA_CHECK(at(entry).retentions > 0);
-  if (--at(entry).retentions > 0 || index_ == nullptr) return;
+  if (--at(entry).retentions > 0) return;
+  --retained_;
+  if (index_ == nullptr) return;
   if (at(entry).holds == 0 && at(entry).state == ReclaimState::kLive) {
     index_->BecameIdle(lock, entry);
   }

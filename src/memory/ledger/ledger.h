@@ -220,6 +220,7 @@ class Ledger {
   uint32_t idle_count(EntryType type) const { return table(type).idle; }
   uint64_t metadata_bytes() const;
   uint64_t entries_invalidated() const { return entries_invalidated_; }
+  uint32_t retained_count() const { return retained_; }  // entries somebody would like to keep
 
   // Level 1 O(pools), 2 O(pages), 3 the same with every entry's members.
   Status Validate(LedgerLock& lock, int level) const;
@@ -245,6 +246,7 @@ class Ledger {
     uint32_t pins = 0;
     uint32_t retentions = 0;
     uint32_t generation = 0;  // entries that had this index before
+    uint32_t unfinished = 0;  // where in unfinished_, once it is being reclaimed
   };
   struct Table {  // entries of one type
     HugeVector<Entry> entries;
@@ -301,6 +303,7 @@ class Ledger {
   void Clear(EntryId entry);
   void FreeMembers(EntryId entry);
   void Forget(EntryId entry);
+  void DropUnfinished(EntryId entry);
   bool SlabIsIdle(PageId slab) const;
   int ReclaimSlab(LedgerLock& lock, PageId slab);
   Status ValidatePool(int pool, int level) const;
@@ -322,6 +325,7 @@ class Ledger {
   std::vector<Draining> draining_;
   uint32_t open_steps_ = 0;
   uint64_t entries_invalidated_ = 0;
+  uint32_t retained_ = 0;
   EntryIndex* index_ = nullptr;
   FreedBytes* freed_ = nullptr;
 };

@@ -77,7 +77,7 @@ Status Ledger::ValidateSlabs() const {
 
 // Every entry's members name it as their owner, and no owner is named without being one (G2).
 Status Ledger::ValidateEntries() const {
-  uint64_t owned = 0, reclaiming = 0;
+  uint64_t owned = 0, reclaiming = 0, retained = 0;
   for (int type = 0; type < kEntryTypes; ++type) {
     const Table& table = tables_[type];
     uint32_t count = 0;
@@ -85,7 +85,18 @@ Status Ledger::ValidateEntries() const {
       const ReclaimState state = table.entries[i].state;
       if (state == ReclaimState::kGone) continue;
       ++count;
-      reclaiming += state == ReclaimState::kLive ? 0 : 1;
+      retained += table.entries[i].retentions > 0 ? 1 : 0;
+      if (state != ReclaimState::kLive) {
+        ++reclaiming;
+        const uint32_t place = table.entries[i].unfinished;
+        if (place >= unfinished_.size() ||
+            unfinished_[place] != EntryId(static_cast<EntryType>(type), i)) {
+          return Wrong(
+              fmt::format("entry {}/{} is being reclaimed and is not at place {} of those "
+                          "that are",
+                          type, i, place));
+        }
+      }
       if (state == ReclaimState::kBare) continue;
       TESSERA_RETURN_IF_ERROR(ValidateEntry(EntryId(static_cast<EntryType>(type), i)));
       owned += table.stride + (kinds_.has_slot(static_cast<EntryType>(type)) ? 1 : 0);
@@ -102,6 +113,9 @@ Status Ledger::ValidateEntries() const {
   for (const Record& record : slot_records_) named += record.owner.valid() ? 1 : 0;
   if (named != owned) {
     return Wrong(fmt::format("{} members have an owner, entries have {} members", named, owned));
+  }
+  if (retained != retained_) {
+    return Wrong(fmt::format("{} entries are counted as retained, {} are", retained_, retained));
   }
   if (reclaiming == unfinished_.size()) return Status::Ok();
   return Wrong(fmt::format("{} entries are being reclaimed, {} are listed as unfinished",

@@ -39,6 +39,7 @@ ReclaimState Ledger::Advance(LedgerLock& lock, EntryId entry) {
 
 void Ledger::Freeze(LedgerLock& lock, EntryId entry) {
   at(entry).state = ReclaimState::kFrozen;
+  at(entry).unfinished = unfinished();
   unfinished_.push_back(entry);
   if (index_ != nullptr) index_->SetOffered(lock, entry, false);
 }
@@ -48,7 +49,7 @@ void Ledger::Unfreeze(LedgerLock& lock, EntryId entry) {
   Entry& record = at(entry);
   TESSERA_CHECK(record.state == ReclaimState::kFrozen || record.state == ReclaimState::kIdle);
   record.state = ReclaimState::kLive;
-  std::erase(unfinished_, entry);
+  DropUnfinished(entry);
   if (index_ == nullptr) return;
   index_->SetOffered(lock, entry, true);
   if (record.holds == 0) index_->BecameIdle(lock, entry);
@@ -77,15 +78,20 @@ void Ledger::FreeMembers(EntryId entry) {
 
 void Ledger::Forget(EntryId entry) {
   Table& table = this->table(entry.type());
+  DropUnfinished(entry);
+  if (at(entry).retentions > 0) --retained_;
   at(entry) = {.generation = at(entry).generation + 1};
   table.free.push_back(entry.index());
   --table.count;
-  // The transaction that began last usually ends first.
-  if (unfinished_.back() == entry) {
-    unfinished_.pop_back();
-  } else {
-    std::erase(unfinished_, entry);
-  }
+}
+
+// The last one takes its place: after a Clear there may be as many as entries.
+void Ledger::DropUnfinished(EntryId entry) {
+  const uint32_t place = at(entry).unfinished;
+  const EntryId last = unfinished_.back();
+  unfinished_[place] = last;
+  at(last).unfinished = place;
+  unfinished_.pop_back();
 }
 
 bool Ledger::Reclaim(LedgerLock& lock, EntryId entry) {
@@ -143,7 +149,7 @@ bool Ledger::IsRetained(int pool_index, PageId page) const {
 
 void Ledger::Resume(LedgerLock& lock) {
   for (size_t i = unfinished_.size(); i > 0; --i) {
-    // Going down, so that an entry that ends and is erased shifts only what was looked at.
+    // Going down, so that what takes the place of an entry that ends was looked at.
     if (i <= unfinished_.size()) Reclaim(lock, unfinished_[i - 1]);
   }
 }

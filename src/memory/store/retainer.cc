@@ -25,7 +25,6 @@ void Retainer::Wanted(LedgerLock& lock, EntryId checkpoint, uint32_t hits) {
   if (producer == nullptr || hits < spec_.wanted_by) return;
   producer->held.push_back(ledger_->Retain(lock, checkpoint));
   producer = nullptr;  // once
-  ++retained_;
 }
 
 void Retainer::Ended(LedgerLock& lock, ProducerRetentions* retentions) {
@@ -39,9 +38,7 @@ void Retainer::Ended(LedgerLock& lock, ProducerRetentions* retentions) {
       std::swap(dropped, after_[first_]);  // the oldest makes way
       first_ = (first_ + 1) % after_max_;
     }
-    if (!dropped.held()) continue;
-    ledger_->Release(lock, std::move(dropped));
-    --retained_;
+    if (dropped.held()) ledger_->Release(lock, std::move(dropped));
   }
   retentions->produced.clear();
   retentions->held.clear();
@@ -51,7 +48,6 @@ void Retainer::ReleaseAll(LedgerLock& lock) {
   for (Retention& retention : after_) {
     if (retention.held()) ledger_->Release(lock, std::move(retention));
   }
-  retained_ = 0;
 }
 
 }  // namespace tessera::store

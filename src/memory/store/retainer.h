@@ -42,7 +42,6 @@ class Retainer {
   // The producer ends.
   void Ended(LedgerLock& lock, ProducerRetentions* retentions);
   void ReleaseAll(LedgerLock& lock);
-  uint64_t retained() const { return retained_; }
 
  private:
   Ledger* ledger_ = nullptr;
@@ -51,7 +50,6 @@ class Retainer {
   std::vector<Retention> after_;                // a ring, oldest at `first_`
   size_t after_max_ = 0;
   size_t first_ = 0;
-  uint64_t retained_ = 0;
 };
 
 }  // namespace tessera::store

@@ -48,7 +48,7 @@ void StateMemory::AddImageStats(const ImageHold& image, StoreStats* stats, uint6
 void StateMemory::AddReuseStats(StoreStats* stats) const {
   ReuseStats& reuse = stats->reuse = reuse_stats_;
   reuse.entries_invalidated = ledger_->entries_invalidated();
-  reuse.retained_checkpoints = retainer_.retained();
+  reuse.retained_checkpoints = ledger_->retained_count();
   if (index_ == nullptr) return;
   reuse.blocks = ledger_->count(EntryType::kBlock);
   reuse.checkpoints = ledger_->count(EntryType::kCheckpoint);
