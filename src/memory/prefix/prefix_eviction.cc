@@ -201,6 +201,7 @@ bool PrefixIndex::EvictForNode(LedgerLock& lock) {
 }
 
 uint64_t PrefixIndex::Clear(LedgerLock& lock) {
+  ++clears_;
   const uint64_t before = ledger_->entries_invalidated();
   for (int type = kEntryTypes; type > 0; --type) {
     const EntryType kind = static_cast<EntryType>(type - 1);

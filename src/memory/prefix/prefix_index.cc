@@ -42,6 +42,7 @@ PublishPath& PublishPath::operator=(PublishPath&& other) noexcept {
   TESSERA_CHECK(!node_.valid());
   node_ = std::exchange(other.node_, NodeId());
   position_ = other.position_;
+  clears_ = other.clears_;
   return *this;
 }
 
@@ -194,7 +195,12 @@ PublishPath PrefixIndex::OpenPath(LedgerLock& lock, std::string_view salt, const
     }
   }
   if (path.node_.valid()) tree_.Hold(path.node_);
+  path.clears_ = clears_;
   return path;
+}
+
+void PrefixIndex::CloseIfCleared(LedgerLock& lock, PublishPath* path) {
+  if (path->clears_ != clears_ && path->position_ > 0) ClosePath(lock, path);
 }
 
 void PrefixIndex::ClosePath(LedgerLock& lock, PublishPath* path) {

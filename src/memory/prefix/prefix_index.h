@@ -99,6 +99,7 @@ class PublishPath {
   friend class PrefixIndex;
   NodeId node_;
   uint32_t position_ = 0;
+  uint64_t clears_ = 0;  // when it was opened
 };
 
 struct PrefixStats {
@@ -152,6 +153,8 @@ class PrefixIndex : public EntryIndex {
   // after it. Not open when every node is in use.
   PublishPath OpenPath(LedgerLock& lock, std::string_view salt, const Lease& lease);
   void ClosePath(LedgerLock& lock, PublishPath* path);
+  // Closes it when a Clear has marked to go what it continues: nothing after that could be found.
+  void CloseIfCleared(LedgerLock& lock, PublishPath* path);
   // The next 16 tokens, whose attention lies in `page` (invalid: the model has none), which the
   // caller holds. False when there is no node for them: the path is closed.
   bool PublishGroup(LedgerLock& lock, PublishPath* path, std::span<const TokenId> tokens,
@@ -249,6 +252,7 @@ class PrefixIndex : public EntryIndex {
   std::vector<EvictionQueue> queues_;  // by pool
   std::vector<uint32_t> hand_;         // by pool: where EvictBelowHeld looks next
   uint32_t clock_ = 0;                 // look-ups
+  uint64_t clears_ = 0;
   PrefixStats stats_;
 };
 

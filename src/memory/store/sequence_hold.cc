@@ -266,6 +266,7 @@ const PlannedBoundary* SequenceHold::DueBoundary() const {
 void SequenceHold::Publish(LedgerLock& lock, std::span<const TokenId> history,
                            std::span<const float> row, bool last) {
   TESSERA_CHECK(step_tokens_ == 0 && history.size() >= position_);
+  if (path_.open()) memory_->index()->CloseIfCleared(lock, &path_);
   if (!path_.open() || position_ == 0) return;
   const PlannedBoundary* due = DueBoundary();
   const ReuseOptions& reuse = memory_->options().reuse;
@@ -292,11 +293,24 @@ bool SequenceHold::PublishGroups(LedgerLock& lock, std::span<const TokenId> hist
 }
 
 // What a sequence that goes on needs once its image, or its last block, is not its own to write.
-bool SequenceHold::ReserveToGoOn(LedgerLock& lock, bool image, bool page, bool spare) {
-  if (image && !memory_->ReserveImage(lock, spare, &promise_)) return false;
-  if (!page || memory_->ReserveAttentionPage(lock, spare, &promise_)) return true;
-  if (image) memory_->GiveBackImage(&promise_);
+bool SequenceHold::ReserveToGoOn(LedgerLock& lock, Lack lack, bool spare) {
+  if (lack.image && !memory_->ReserveImage(lock, spare, &promise_)) return false;
+  if (!lack.block || memory_->ReserveAttentionPage(lock, spare, &promise_)) return true;
+  GiveBack({.image = lack.image});
   return false;
+}
+
+void SequenceHold::GiveBack(Lack lack) {
+  if (lack.image) memory_->GiveBackImage(&promise_);
+  if (lack.block) memory_->GiveBackAttentionPage(&promise_);
+}
+
+SequenceHold::Lack SequenceHold::LackAt(std::span<const TokenId> tail) const {
+  const PrefixIndex& index = *memory_->index();
+  const NodeId node = index.FindTail(path_, tail);
+  return {.image = memory_->state() != nullptr && !(node.valid() && index.HasCheckpoint(node)),
+          .block = memory_->attention() != nullptr && !tail.empty() &&
+                   !(node.valid() && index.HasBlock(node))};
 }
 
 void SequenceHold::PublishBoundary(LedgerLock& lock, std::span<const TokenId> history,
@@ -312,24 +326,23 @@ void SequenceHold::PublishBoundary(LedgerLock& lock, std::span<const TokenId> hi
   }
   const std::span<const TokenId> tail =
       history.subspan(path_.position(), position_ - path_.position());
-  NodeId node = index.FindTail(path_, tail);
-  const bool recurrent = memory_->state() != nullptr;
-  const bool needs_image = recurrent && !(node.valid() && index.HasCheckpoint(node));
-  const bool needs_block =
-      memory_->attention() != nullptr && !tail.empty() && !(node.valid() && index.HasBlock(node));
-  if (!last && !ReserveToGoOn(lock, needs_image, needs_block, spare)) {
+  const Lack lack = LackAt(tail);
+  if (!last && !ReserveToGoOn(lock, lack, spare)) {
     ++memory_->reuse_stats().skipped_checkpoints;
     return;
   }
-  node = index.PublishTail(lock, path_, tail, needs_block ? own_pages_.back() : PageId());
+  // Making room may have taken what was there of the boundary: it would be left incomplete.
+  NodeId node;
+  if (LackAt(tail) == lack) {
+    node = index.PublishTail(lock, path_, tail, lack.block ? own_pages_.back() : PageId());
+  }
   if (!node.valid()) {
     ++memory_->reuse_stats().skipped_checkpoints;
-    if (!last && needs_image) memory_->GiveBackImage(&promise_);
-    if (!last && needs_block) memory_->GiveBackAttentionPage(&promise_);
+    if (!last) GiveBack(lack);
     return;
   }
-  last_page_published_ = last_page_published_ || needs_block;
-  if (needs_image) PublishImage(lock, node, spare);
+  last_page_published_ = last_page_published_ || lack.block;
+  if (lack.image) PublishImage(lock, node, spare);
   if (!row.empty() && memory_->keeps_rows() && !index.HasRow(node)) PublishRow(lock, node, row);
   index.Settle(lock, node);
 }

@@ -87,7 +87,15 @@ class SequenceHold {
   PageId OwnPageOf(uint32_t group) const;
   const PlannedBoundary* DueBoundary() const;
   bool PublishGroups(LedgerLock& lock, std::span<const TokenId> history);
-  bool ReserveToGoOn(LedgerLock& lock, bool image, bool page, bool spare);
+  // What a boundary lacks, so that the sequence gives its own.
+  struct Lack {
+    bool image = false;
+    bool block = false;
+    friend bool operator==(Lack, Lack) = default;
+  };
+  Lack LackAt(std::span<const TokenId> tail) const;
+  bool ReserveToGoOn(LedgerLock& lock, Lack lack, bool spare);
+  void GiveBack(Lack lack);
   void PublishBoundary(LedgerLock& lock, std::span<const TokenId> history,
                        std::span<const float> row, bool last, bool spare);
   void PublishImage(LedgerLock& lock, NodeId node, bool spare);

@@ -132,6 +132,22 @@ TEST(StorePlacement, AddCutIsABoundaryLikeANamedOne) {
 
 // --- Attention lost before its checkpoint ---------------------------------------------------
 
+TEST(StorePolicy, AttentionBeyondTheLastCheckpointIsTheFirstToGo) {
+  ReuseLab lab(Options("s3"));
+  std::vector<std::vector<TokenId>> prompts;
+  while (lab.stats().evicted_checkpoints < 40) {
+    ASSERT_LT(prompts.size(), 1000u);
+    prompts.push_back(TokensOf(prompts.size(), 60));
+    lab.Serve({.prompt = prompts.back()});
+    // Those whose checkpoints were taken and whose attention state is still there.
+    const auto left = std::count_if(prompts.begin(), prompts.end(), [&lab](const auto& prompt) {
+      const MatchReport match = lab.Lookup({.prompt = prompt});
+      return match.attention > 0 && match.recurrent == 0;
+    });
+    EXPECT_LE(left, 1) << "more than the last victim";
+  }
+}
+
 TEST(StorePolicy, ACheckpointWithoutItsAttentionIsAGapAndNotAHit) {
   ReuseLab lab(Options("d0:split=0.3", 64 * kKiB));
   const std::vector<TokenId> prompt = TokensOf(1, 64);
@@ -358,6 +374,33 @@ TEST(StoreClear, WhileASequenceRunsTheRestGoesWhenItEnds) {
     EXPECT_EQ(lab.stats().nodes, 1u);  // the root
     lab.Serve({.prompt = prompt});
     EXPECT_EQ(lab.Serve({.prompt = Joined(prompt, {1})}).reused, 50u);
+  }
+}
+
+TEST(StoreClear, WhatARunningSequenceLeavesAfterItCanBeStartedFrom) {
+  for (const ReuseCase& c : ReuseCases(8)) {
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    // One has published the beginning of what it will leave, which goes; one has left nothing yet.
+    std::optional<PatternSequence> half =
+        lab.Admit({.prompt = TokensOf(1, 80), .generate = 10, .checkpoint_at = {32}});
+    std::optional<PatternSequence> fresh = lab.Admit({.prompt = TokensOf(2, 80), .generate = 10});
+    ASSERT_TRUE(half.has_value() && fresh.has_value());
+    half->RunTo(40);
+    fresh->RunTo(7);
+    lab.store().Clear();
+    half->Finish();
+    fresh->Finish();
+    half.reset();
+    fresh.reset();
+    lab.Check();
+    uint32_t found = 0;
+    for (const BoundaryInfo& boundary : lab.store().Boundaries(100, 100)) {
+      const MatchReport match = lab.Lookup({.prompt = Joined(boundary.prefix, {1})});
+      EXPECT_EQ(match.reused, boundary.tokens);
+      ++found;
+    }
+    EXPECT_GT(found, 0u) << "what `fresh` left";
   }
 }
 

@@ -82,6 +82,9 @@ TEST(StoreReuse, OfFiftyFiveTokensFortyEightAreSharedAndOneBlockIsNew) {
       EXPECT_EQ(second->match().diverged_at, 48u);
       second->RunTo(55);
       EXPECT_EQ(AttentionPagesInUse(lab), before + 1);
+      EXPECT_EQ(lab.store().Stats().attention_bytes,
+                (55 + 7) * shape.kv_bytes_per_token_layer() * shape.attention_layers)
+          << "what is shared counts once";
       lab.Check();
       // Both go on reading the shared blocks, whoever goes first.
       first.reset();
@@ -474,6 +477,38 @@ TEST(StoreReuse, ACheckpointThatHasNoRoomIsSkippedAndCounted) {
     EXPECT_EQ(lab.stats().published_checkpoints, before.published_checkpoints + 1);
     EXPECT_EQ(lab.stats().checkpoints + lab.stats().evicted_checkpoints,
               lab.stats().published_checkpoints);
+  }
+}
+
+// Where room for a checkpoint is made by evicting the block it would have leant on, a checkpoint
+// alone would be of no use: one request in a thousand of these.
+TEST(StoreReuse, WhatIsPublishedCanBeStartedFrom) {
+  for (const ReuseCase& c : ReuseCases(kWidth, 6)) {
+    if (!c.recurrent() || !c.attention() || c.options.shape.conv_taps == 2) continue;
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    Random random(5);
+    const auto publish = [&lab](PatternSequence& sequence, bool last) {
+      const uint64_t before = lab.stats().published_checkpoints;
+      sequence.Publish(last);
+      if (lab.stats().published_checkpoints == before) return;
+      std::vector<TokenId> known = sequence.tokens();
+      known.resize(sequence.position());
+      EXPECT_EQ(lab.Lookup({.prompt = Joined(known, {29999})}).reused, sequence.position());
+    };
+    for (int i = 0; i < 2000; ++i) {
+      const uint64_t prompt = random.Below(12);
+      std::optional<PatternSequence> sequence =
+          lab.Admit({.prompt = TokensOf(prompt, 20 + random.Below(60)), .generate = 2});
+      ASSERT_TRUE(sequence.has_value());
+      while (sequence->position() < sequence->end()) {
+        const uint64_t left = sequence->end() - sequence->position();
+        const uint64_t tokens = std::min<uint64_t>({13, left, sequence->state().TokensToCut()});
+        sequence->Step(static_cast<uint32_t>(tokens));
+        publish(*sequence, false);
+      }
+      publish(*sequence, true);
+    }
   }
 }
 
