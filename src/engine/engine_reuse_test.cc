@@ -354,7 +354,12 @@ TEST(EngineReuse, IsolatedRequestsReuseNothingNotEvenTheirOwn) {
   for (Client& client : clients) ASSERT_TRUE(engine->Submit(request, client.sink()));
   held.Release();
   for (Client& client : clients) ExpectSame(client.Wait(), alone);
-  EXPECT_EQ(engine->Stats().joins, 0u);
+  const EngineStats stats = engine->Stats();
+  EXPECT_EQ(stats.joins, 0u);
+  EXPECT_EQ(stats.store.reuse.published_blocks + stats.store.reuse.published_checkpoints +
+                stats.store.reuse.published_rows,
+            0u)
+      << "nobody could find it";
 }
 
 TEST(EngineReuse, PromptLogprobsAreComputedWhateverIsKnown) {
