@@ -50,17 +50,16 @@ uint64_t TensorBytes(const GgufFile& file) {
   return bytes;
 }
 
-// Tables that grow with the budget and the vocabulary: per page of a plane about 32 B of lists and
-// masks, per token of vocabulary its text, rank and hash entries, per running sequence its history
-// and the offsets of its groups.
-uint64_t MetadataBytes(const Organisation& organisation, const EngineOptions& options,
-                       uint32_t vocab_size, uint32_t longest) {
-  uint64_t pages = 0;
-  for (const PoolTable& pool : organisation.pools) pages += pool.page_count;
+// Tables that grow with the budget and the vocabulary: the store's ledger and index, per token of
+// vocabulary its text, rank and hash entries, per running sequence its history and the offsets of
+// its groups.
+uint64_t MetadataBytes(const StateStore& store, const EngineOptions& options, uint32_t vocab_size,
+                       uint32_t longest) {
   const uint64_t per_sequence =
       uint64_t{longest} * sizeof(TokenId) +
       DivideUp(longest, kGroupTokens) * (sizeof(uint64_t) + sizeof(PageId));
-  return pages * 32 + uint64_t{vocab_size} * 256 + options.max_running * per_sequence;
+  return store.Stats().metadata_bytes + uint64_t{vocab_size} * 256 +
+         options.max_running * per_sequence;
 }
 
 }  // namespace
@@ -175,7 +174,7 @@ Status Engine::Impl::StartLoop() {
       executor, Executor::Create(*model, options.state_type, *kernels.table, *threads, limits));
   memory.arena_bytes = store->Stats().arena_bytes;
   memory.activation_bytes = executor->activation_bytes();
-  memory.metadata_bytes = MetadataBytes(store->organisation(), options, shape.vocab_size, longest);
+  memory.metadata_bytes = MetadataBytes(*store, options, shape.vocab_size, longest);
   LoopOptions loop_options;
   loop_options.limits = {.max_running = options.max_running, .chunk_tokens = options.chunk_tokens};
   loop_options.reuse = options.reuse;

@@ -87,6 +87,7 @@ TEST(Engine, DefaultBudgetIsMaxRunningSequencesAtFullContext) {
   auto engine = MakeEngine(options);
   EXPECT_NE(engine->memory().budget_rule.find("4 sequences"), std::string::npos);
   EXPECT_LE(engine->memory().arena_bytes, engine->memory().budget_bytes);
+  EXPECT_GT(engine->memory().metadata_bytes, engine->Stats().store.metadata_bytes);
   // All four run at once; the fifth waits for a place, not for memory.
   std::vector<Client> clients(5);
   for (Client& client : clients) {
