@@ -295,6 +295,32 @@ TEST(StoreRetention, AWishGivesWayToARequestThatNeedsTheMemoryAndIsCounted) {
   }
 }
 
+TEST(StoreRetention, ANewCheckpointDisplacesNoneThatIsRetained) {
+  const std::vector<TokenId> common = TokensOf(1, 33);
+  ReuseLab lab(Retaining("s3", "producer:2"));
+  std::optional<PatternSequence> producer = WantedTwice(lab, common);
+  ASSERT_EQ(lab.stats().retained_checkpoints, 1u);
+  // Until nothing is free and the retained checkpoint is all that is cached, but for a part.
+  const uint32_t image = lab.store().organisation().state_pages;
+  const uint32_t need = lab.store().NeedFor(16).pages[0];
+  const auto there = [&lab] {
+    const PoolStats pool = lab.store().Stats().pools[0];
+    return pool.free_pages + pool.cached_attention_pages + pool.cached_state_pages;
+  };
+  std::vector<PatternSequence> others;
+  for (uint64_t seed = 10; there() >= image + need; ++seed) {
+    std::optional<PatternSequence> other = lab.Admit({.prompt = TokensOf(seed, 16)});
+    ASSERT_TRUE(other.has_value()) << lab.last().reason;
+    others.push_back(*std::move(other));
+  }
+  ASSERT_GE(there(), image);
+  const uint64_t skipped = lab.stats().skipped_checkpoints;
+  for (PatternSequence& other : others) other.RunTo(16);
+  EXPECT_EQ(lab.stats().skipped_checkpoints, skipped + others.size());
+  EXPECT_EQ(lab.stats().retention_drops, 0u);
+  EXPECT_EQ(lab.stats().retained_checkpoints, 1u);
+}
+
 // --- Open steps and clearing ----------------------------------------------------------------
 
 TEST(StoreSteps, WhatIsFreedWhileAStepIsOpenIsNobodysUntilItEnds) {
