@@ -618,7 +618,8 @@ TEST(CommandLine, PlanErrorsAreOneLineWithTheCodeOfTheirKind) {
 
 TEST(CommandLine, CacheSaysWhyItHasNoAnswer) {
   ExpectOneLine(Tessera({"cache"}), 2, "subcommand");
-  ExpectOneLine(Tessera({"cache", "rm"}), 2, "subcommand");
+  ExpectOneLine(Tessera({"cache", "rm"}), 2, "there is no 'rm'; usage: tessera cache ls");
+  ExpectOneLine(Tessera({"cache", "--json", "ls"}), 2, "--json goes after 'cache ls'");
   ExpectOneLine(Tessera({"cache", "ls", "--url", "http://127.0.0.1:1"}), 5,
                 "cache ls: http://127.0.0.1:1: nobody answers; is tessera serve running there?");
   for (const char* url : {"127.0.0.1:8080", "ftp://x", "http://", "http://x/v1", "http://a b"}) {

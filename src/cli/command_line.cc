@@ -188,6 +188,7 @@ std::string UnexpectedArgument(const std::string& name, const CLI::App& command)
   }
   const std::string flag = word.substr(0, word.find('='));
   const std::string nearest = NearestWord(flag, FlagNames(command));
+  if (nearest == flag) return fmt::format("{} goes after '{}'", flag, name);
   return nearest.empty() ? fmt::format("unknown flag {}; see tessera {} --help", flag, name)
                          : fmt::format("unknown flag {}; did you mean {}?", flag, nearest);
 }
@@ -333,7 +334,11 @@ int RunVerb(const Verb& verb, int argument_count, const char* const* arguments) 
     const std::string name = NameOf(verb, command);
     return ReportUsage(name, UnexpectedArgument(name, command));
   } catch (const CLI::RequiredError& error) {
-    return ReportMissing(verb, NameOf(verb, command), error.what());
+    const std::vector<std::string> rest = command.remaining();
+    const bool no_such = command.get_require_subcommand_min() > 0 &&
+                         command.get_subcommands().empty() && !rest.empty();
+    return ReportMissing(verb, NameOf(verb, command),
+                         no_such ? fmt::format("there is no '{}'", rest[0]) : error.what());
   } catch (const CLI::ConversionError& error) {
     return ReportUsage(NameOf(verb, command), UnconvertibleValue(error.what(), given));
   } catch (const CLI::ParseError& error) {
