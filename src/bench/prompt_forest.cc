@@ -72,8 +72,8 @@ uint64_t PromptForest::MetadataBytes(const Organisation& table, uint64_t blocks)
   const Organisation full = WithPages(table, Prompts(blocks));
   uint64_t pages = 0;
   for (const PoolTable& pool : full.pools) pages += pool.page_count;
-  // A node, its two to four buckets and its place in the queue of each pool; a page's record, its
-  // entry and what names both.
+  // A node, its place in the table of paths and in the queue of each pool; a page's record, its entry
+  // and what names both.
   const uint64_t per_node = sizeof(PrefixTree::Node) + 32 +
                             full.pools.size() * EvictionQueue::kBytesPerId + sizeof(uint64_t);
   constexpr uint64_t kPerPage = 64;

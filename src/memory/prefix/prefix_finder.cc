@@ -138,9 +138,7 @@ ComputeReason PrefixFinder::KnownReason() const {
 // Why the rest is not known at all.
 ComputeReason PrefixFinder::UnknownReason() const {
   const bool nothing = match_.report.diverged_at == 0;
-  const uint32_t ghost = rules_.ghosts[next_hash_ & (rules_.ghosts.size() - 1)];
-  if (ghost != 0 && ghost == static_cast<uint32_t>(next_hash_ >> 32))
-    return ComputeReason::kEvicted;
+  if (tree_.WasThere(next_hash_)) return ComputeReason::kEvicted;
   if (nothing) return query_.salt.empty() ? ComputeReason::kCold : ComputeReason::kSalt;
   return tree_.at(node_).child_count > 0 ? ComputeReason::kDiverged : ComputeReason::kCold;
 }

@@ -4,7 +4,7 @@
 // every kind is there, and says why nothing deeper will do. It only reads.
 //
 // Groups go by kAhead: while the nodes of some are on their way, the next are hashed and their
-// buckets fetched. Without that each group waits for three cache misses in turn.
+// bins fetched. Without that each group waits for three cache misses in turn.
 //
 // Threads: reads the tree; the caller holds the ledger's lock.
 #pragma once
@@ -24,7 +24,6 @@ class PrefixFinder {
     uint32_t grid = 1;
     bool attention = false;  // kinds the model has
     bool recurrent = false;
-    std::span<const uint32_t> ghosts;
   };
 
   PrefixFinder(const PrefixTree& tree, const Rules& rules, const PrefixQuery& query)
@@ -40,7 +39,7 @@ class PrefixFinder {
   }
   using Hashes = std::array<uint64_t, kAhead>;
   void WalkGroups();
-  // Of as many groups from `first` on as there are, after a path of `hash`; fetches their buckets.
+  // Of as many groups from `first` on as there are, after a path of `hash`; fetches their bins.
   void HashAhead(uint64_t hash, size_t first, Hashes* hashes) const;
   // One group down; false when it is not there.
   bool Descend(uint64_t hash, std::span<const TokenId> tokens);

@@ -2,7 +2,6 @@
 #include "memory/prefix/prefix_index.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <utility>
 
@@ -54,7 +53,6 @@ PrefixIndex::PrefixIndex(Ledger* ledger, const Options& options)
       citations_(ledger->capacity(EntryType::kBlock), 0),
       checkpoint_node_(ledger->capacity(EntryType::kCheckpoint)),
       row_node_(ledger->capacity(EntryType::kRow)),
-      ghosts_(std::bit_ceil(size_t{tree_.capacity()}), 0),
       hand_(static_cast<size_t>(ledger->pool_count()), 0) {
   for (int i = 0; i < ledger->pool_count(); ++i) queues_.emplace_back(tree_.capacity());
   ledger_->set_index(this);
@@ -70,8 +68,7 @@ Match PrefixIndex::Find(LedgerLock& lock, const PrefixQuery& query) const {
                       {.contract_id = options_.contract_id,
                        .grid = options_.grid,
                        .attention = has_attention(),
-                       .recurrent = has_recurrent(),
-                       .ghosts = ghosts_},
+                       .recurrent = has_recurrent()},
                       query)
       .Run();
 }
@@ -312,10 +309,7 @@ void PrefixIndex::Settle(LedgerLock& lock, NodeId node) { PruneFrom(lock, node);
 
 void PrefixIndex::PruneFrom(LedgerLock& lock, NodeId node) {
   const NodeId left = tree_.Prune(node, [this](NodeId removed) {
-    const Node& gone = tree_.at(removed);
     for (EvictionQueue& queue : queues_) queue.Erase(removed.index());
-    if (gone.has(PrefixTree::kNamespace)) return;
-    ghosts_[gone.path_hash & (ghosts_.size() - 1)] = static_cast<uint32_t>(gone.path_hash >> 32);
   });
   // The chain it ended goes on being taken back from its end, as a rule.
   if (IsLeaf(tree_.at(left))) PrefetchRemoval(left);
@@ -323,9 +317,7 @@ void PrefixIndex::PruneFrom(LedgerLock& lock, NodeId node) {
 }
 
 void PrefixIndex::PrefetchRemoval(NodeId id) const {
-  const uint64_t hash = tree_.at(id).path_hash;
-  tree_.Prefetch(hash);
-  __builtin_prefetch(&ghosts_[hash & (ghosts_.size() - 1)], 1);
+  tree_.Prefetch(tree_.at(id).path_hash);
   for (const EvictionQueue& queue : queues_) queue.Prefetch(id.index());
 }
 
@@ -369,8 +361,8 @@ std::vector<TokenId> PrefixIndex::PrefixOf(NodeId id, size_t count) const {
 
 uint64_t PrefixIndex::metadata_bytes() const {
   const uint64_t per_node = queues_.size() * EvictionQueue::kBytesPerId;
-  return tree_.metadata_bytes() + tree_.capacity() * per_node + ghosts_.size() * sizeof(uint32_t) +
-         block_node_.size() * 8 + (checkpoint_node_.size() + row_node_.size()) * 4;
+  return tree_.metadata_bytes() + tree_.capacity() * per_node + block_node_.size() * 8 +
+         (checkpoint_node_.size() + row_node_.size()) * 4;
 }
 
 void PrefixIndex::SetOffered(LedgerLock& lock, EntryId entry, bool offered) {

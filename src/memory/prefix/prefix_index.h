@@ -248,7 +248,6 @@ class PrefixIndex : public EntryIndex {
   HugeVector<uint32_t> citations_;
   std::vector<NodeId> checkpoint_node_;
   std::vector<NodeId> row_node_;
-  HugeVector<uint32_t> ghosts_;        // fingerprints of paths that were pruned
   std::vector<EvictionQueue> queues_;  // by pool
   std::vector<uint32_t> hand_;         // by pool: where EvictBelowHeld looks next
   uint32_t clock_ = 0;                 // look-ups

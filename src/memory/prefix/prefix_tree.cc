@@ -6,7 +6,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace tessera {
@@ -40,9 +39,8 @@ bool NamespaceKey(uint64_t contract_id, std::string_view salt, size_t part,
 
 }  // namespace
 
-PrefixTree::PrefixTree(uint32_t capacity) : nodes_(std::max<uint32_t>(capacity, 1)) {
-  buckets_.resize(std::bit_ceil(nodes_.size() * 2));
-  mask_ = static_cast<uint32_t>(buckets_.size() - 1);
+PrefixTree::PrefixTree(uint32_t capacity)
+    : nodes_(std::max<uint32_t>(capacity, 1)), paths_(this->capacity()) {
   for (uint32_t i = static_cast<uint32_t>(nodes_.size()); i > 1; --i) {
     nodes_[i - 1].next_sibling = free_;
     free_ = i - 1;
@@ -55,19 +53,12 @@ uint64_t PrefixTree::ChildHash(uint64_t parent_hash, std::span<const TokenId> to
   return XXH3_64bits_withSeed(tokens.data(), tokens.size_bytes(), parent_hash + tokens.size());
 }
 
-void PrefixTree::Prefetch(uint64_t hash) const {
-  __builtin_prefetch(&buckets_[static_cast<uint32_t>(hash) & mask_]);
-}
-
 void PrefixTree::PrefetchNode(uint64_t hash) const {
-  const uint32_t tag = static_cast<uint32_t>(hash);
-  for (uint32_t i = tag & mask_; buckets_[i].node != kNone; i = (i + 1) & mask_) {
-    if (buckets_[i].tag != tag) continue;
-    const Node& node = nodes_[buckets_[i].node];
-    __builtin_prefetch(&node);
-    __builtin_prefetch(&node.path_hash);
-    return;
-  }
+  paths_.Find(hash, [this](uint32_t index) {
+    __builtin_prefetch(&nodes_[index]);
+    __builtin_prefetch(&nodes_[index].path_hash);
+    return true;
+  });
 }
 
 void PrefixTree::PrefetchForAdd(const Node& node) {
@@ -81,13 +72,9 @@ bool PrefixTree::Matches(const Node& node, NodeId parent, std::span<const TokenI
 }
 
 NodeId PrefixTree::Find(NodeId parent, uint64_t hash, std::span<const TokenId> tokens) const {
-  const uint32_t tag = static_cast<uint32_t>(hash);
-  for (uint32_t i = tag & mask_; buckets_[i].node != kNone; i = (i + 1) & mask_) {
-    if (buckets_[i].tag == tag && Matches(nodes_[buckets_[i].node], parent, tokens)) {
-      return NodeId(buckets_[i].node);
-    }
-  }
-  return NodeId();
+  const uint32_t node =
+      paths_.Find(hash, [&](uint32_t index) { return Matches(nodes_[index], parent, tokens); });
+  return node == kNone ? NodeId() : NodeId(node);
 }
 
 NodeId PrefixTree::Add(NodeId parent, uint64_t hash, std::span<const TokenId> tokens,
@@ -110,7 +97,7 @@ NodeId PrefixTree::Add(NodeId parent, uint64_t hash, std::span<const TokenId> to
   TESSERA_DCHECK(above.length == kGroupTokens || parent == root());  // a tail has no children
   node.position = above.position + ((flags & kNamespace) != 0 ? 0 : node.length);
   Link(index, above);
-  InsertBucket(hash, index);
+  paths_.Insert(hash, index);
   return NodeId(index);
 }
 
@@ -139,33 +126,12 @@ void PrefixTree::Unlink(const Node& node) {
 void PrefixTree::Remove(NodeId id) {
   Node& node = at(id);
   Unlink(node);
-  EraseBucket(node.path_hash, id.index());
+  paths_.Erase(node.path_hash, id.index());
+  if (!node.has(kNamespace)) paths_.Remember(node.path_hash);
   node.flags = 0;
   node.next_sibling = free_;
   free_ = id.index();
   --size_;
-}
-
-void PrefixTree::InsertBucket(uint64_t hash, uint32_t index) {
-  const uint32_t tag = static_cast<uint32_t>(hash);
-  uint32_t i = tag & mask_;
-  while (buckets_[i].node != kNone) i = (i + 1) & mask_;
-  buckets_[i] = {tag, index};
-}
-
-// Takes the bucket out and moves back those behind it that only lie there because it was full, so
-// that no tombstones gather.
-void PrefixTree::EraseBucket(uint64_t hash, uint32_t index) {
-  uint32_t hole = static_cast<uint32_t>(hash) & mask_;
-  while (buckets_[hole].node != index) hole = (hole + 1) & mask_;
-  for (uint32_t i = (hole + 1) & mask_; buckets_[i].node != kNone; i = (i + 1) & mask_) {
-    const uint32_t home = buckets_[i].tag & mask_;
-    // Distances from `home`, round the end of the array.
-    if (((i - home) & mask_) < ((i - hole) & mask_)) continue;
-    buckets_[hole] = buckets_[i];
-    hole = i;
-  }
-  buckets_[hole] = Bucket();
 }
 
 NodeId PrefixTree::FindNamespace(uint64_t contract_id, std::string_view salt,
@@ -247,9 +213,8 @@ Status PrefixTree::Validate() const {
       return wrong(i, "its children are another number");
     }
   }
-  const auto used = std::count_if(buckets_.begin(), buckets_.end(),
-                                  [](const Bucket& bucket) { return bucket.node != kNone; });
-  return used + 1 == size_ ? Status::Ok() : wrong(0, "buckets and nodes are not as many");
+  const uint32_t used = paths_.CountNodes();
+  return used + 1 == size_ ? Status::Ok() : wrong(0, "the table has another number of nodes");
 }
 
 }  // namespace tessera
