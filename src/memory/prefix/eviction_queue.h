@@ -30,7 +30,15 @@ class EvictionQueue {
   // Puts the id in, or moves it.
   void Set(uint32_t id, const EvictionClass& place);
   // Fetches what Set or Erase of the id will read first.
-  void Prefetch(uint32_t id) const { __builtin_prefetch(&items_[id]); }
+  void Prefetch(uint32_t id) const { __builtin_prefetch(&items_[id], 1); }
+  // And what they will read next.
+  void PrefetchNeighbours(uint32_t id) const {
+    const Item& item = items_[id];
+    if (item.bucket == kAbsent) return;
+    for (uint32_t other : {item.previous, item.next, item.child}) {
+      if (other != kNone) __builtin_prefetch(&items_[other], 1);
+    }
+  }
   // Takes it out; nothing when it is not in.
   void Erase(uint32_t id);
 

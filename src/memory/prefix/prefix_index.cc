@@ -420,6 +420,9 @@ void PrefixIndex::Unlink(LedgerLock& lock, EntryId entry) {
     return;
   }
   Node& node = tree_.at(id);
+  // It stays, as a rule, and is valued anew: all that takes is on its way while the node is read.
+  for (const EvictionQueue& queue : queues_) queue.PrefetchNeighbours(id.index());
+  if (node.block != PrefixTree::kNone) ledger_->Prefetch(EntryId(EntryType::kBlock, node.block));
   if (entry.type() == EntryType::kCheckpoint) {
     ++stats_.evicted_checkpoints;
     if (ledger_->retentions(entry) > 0) ++stats_.retention_drops;
