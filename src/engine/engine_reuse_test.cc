@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <latch>
 #include <string>
 #include <thread>
@@ -417,6 +419,45 @@ TEST(EngineReuse, AfterAClearEverythingIsComputedAgain) {
   ExpectSame(again, cold);
 }
 
+// The fence: while a step computes, what is freed is nobody's. The clearing thread sees it wait.
+TEST(EngineReuse, WhatAClearFreesWhileAStepComputesWaitsForItsEnd) {
+  Cold cold;
+  const Request requests[] = {PromptRequest(RandomTokens(6, 70), 2),
+                              PromptRequest(Forked(6, 50, 1, 200), 30)};
+  const Answer alone[] = {cold(requests[0]), cold(requests[1])};
+  for (const char* organisation : kOrganisations) {
+    SCOPED_TRACE(organisation);
+    EngineOptions options = ReuseOptions();
+    options.organisation = *OrganisationSpec::Parse(organisation);
+    options.budget_bytes = 8 * kMiB;  // a clear looks at every entry there may be, under the lock
+    auto engine = MakeEngine(options);
+    std::atomic<bool> done = false;
+    std::atomic<uint32_t> waited = 0;
+    std::thread clearing([&] {
+      while (!done) {
+        engine->ClearCache();
+        for (const PoolStats& pool : engine->Stats().store.pools) waited += pool.draining_pages;
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    });
+    // Each request leaves something idle while the other runs.
+    for (int round = 0; round < 300 && (round < 5 || waited == 0); ++round) {
+      Client clients[2];
+      for (size_t i = 0; i < 2; ++i) {
+        ASSERT_TRUE(engine->Submit(requests[i], clients[i].sink()));
+      }
+      for (size_t i = 0; i < 2; ++i) ExpectSame(clients[i].Wait(), alone[i]);
+    }
+    done = true;
+    clearing.join();
+    EXPECT_GT(waited, 0u);
+    engine->ClearCache();
+    for (const PoolStats& pool : engine->Stats().store.pools) {
+      EXPECT_EQ(pool.free_pages, pool.total_pages);
+    }
+  }
+}
+
 TEST(EngineReuse, BoundariesLieOnTheGrid) {
   Cold cold;
   EngineOptions options = ReuseOptions();
@@ -473,6 +514,37 @@ TEST(EngineReuse, IdenticalPromptsThatComeTogetherAreComputedOnce) {
     }
     EXPECT_EQ(engine->Stats().prompt_tokens, before + 300);
     EXPECT_EQ(engine->Stats().joins, 9u);
+  }
+}
+
+// Some have a beginning in common that ends within a group, some a longer one, one is all of it.
+TEST(EngineReuse, WhoeverJoinsAPrefillIsAnsweredAsAloneInEveryOrganisation) {
+  for (Architecture architecture : kArchitectures) {
+    Cold cold(architecture);
+    std::vector<Request> requests = {PromptRequest(RandomTokens(8, 130), 10)};
+    for (uint64_t i = 1; i < 4; ++i) requests.push_back(PromptRequest(Forked(8, 41, i, 9 * i), 12));
+    requests.push_back(PromptRequest(Forked(8, 100, 4, 25), 12));
+    requests.push_back(requests[0]);
+    std::vector<Answer> alone;
+    for (const Request& request : requests) alone.push_back(cold(request));
+    for (const char* organisation : kOrganisations) {
+      SCOPED_TRACE(organisation);
+      EngineOptions options = ReuseOptions(architecture);
+      options.organisation = *OrganisationSpec::Parse(organisation);
+      auto engine = MakeEngine(options);
+      HeldLoop held(*engine);
+      std::vector<Client> clients(requests.size());
+      for (size_t i = 0; i < requests.size(); ++i) {
+        ASSERT_TRUE(engine->Submit(requests[i], clients[i].sink()));
+      }
+      held.Release();
+      const uint32_t joined[] = {0, 41, 41, 41, 100, 130};
+      for (size_t i = 0; i < requests.size(); ++i) {
+        EXPECT_EQ(clients[i].Wait().cached_tokens, joined[i]);
+        ExpectSame(clients[i].Wait(), alone[i]);
+      }
+      EXPECT_EQ(engine->Stats().joins, requests.size() - 1);
+    }
   }
 }
 
