@@ -95,6 +95,10 @@ struct Request {
   // Positions of the prompt at which a checkpoint is worth its bytes: where text that other requests
   // begin with ends. At most 64, each from 1 to the prompt's length.
   std::vector<uint32_t> checkpoint_at;
+  // Positions at which messages of the prompt end, where it is known to have any: ascending, each
+  // from 1 to the prompt's length. Under the default placement the first and the last of them are
+  // boundaries too (memory/prefix/placement.h).
+  std::vector<uint32_t> message_ends;
   // False: the whole prompt is computed, whatever is known of it. So it is with prompt_logprobs,
   // which need the row of every position.
   bool reuse = true;

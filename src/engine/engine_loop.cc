@@ -157,6 +157,7 @@ SequenceRequest EngineLoop::StateRequestOf(const Sequence& sequence) {
   request.prompt = sequence.prompt();
   request.salt = sequence.salt();
   request.checkpoint_at = sequence.request().checkpoint_at;
+  request.message_ends = sequence.request().message_ends;
   request.lookup = sequence.may_reuse();
   return request;
 }

@@ -221,6 +221,24 @@ TEST(EngineReuse, EveryBoundaryIsHitWithTailsOfOneTwoAndMoreTokens) {
   }
 }
 
+TEST(EngineReuse, WhereAMessageEndedTheNextConversationStarts) {
+  for (Architecture architecture : kArchitectures) {
+    SCOPED_TRACE(static_cast<int>(architecture));
+    Cold cold(architecture);
+    auto engine = MakeEngine(ReuseOptions(architecture));
+    Request first = PromptRequest(RandomTokens(7, 150));
+    for (uint32_t end = 30; end < 150; end += 10) first.message_ends.push_back(end);
+    ExpectSame(Ask(*engine, first), cold(first));
+    // The first: what conversations begin with; the last: of whoever takes back a turn or two.
+    for (uint32_t end : {30u, 130u, 140u}) {
+      const Request other = PromptRequest(Forked(7, end, end, 20));
+      const Answer hit = Ask(*engine, other);
+      EXPECT_EQ(hit.cached_tokens, end);
+      ExpectSame(hit, cold(other));
+    }
+  }
+}
+
 // A boundary inside a block: whoever appends copies it, so that the next one finds what was there.
 TEST(EngineReuse, AppendersDoNotAlterWhatTheyStartedFrom) {
   for (Architecture architecture : kArchitectures) {

@@ -235,6 +235,14 @@ TEST(Engine, BadRequestsAreRefusedByName) {
         std::string::npos);
   }
   request = ToyRequest(4, 4);
+  request.message_ends = {2, 5};
+  EXPECT_NE(refusal(request).find("message_ends has 5, expected 1 to 4"), std::string::npos);
+  for (uint32_t bad : {3u, 2u}) {
+    request.message_ends = {1, 3, bad};
+    EXPECT_NE(refusal(request).find("message_ends has " + std::to_string(bad) + " after 3"),
+              std::string::npos);
+  }
+  request = ToyRequest(4, 4);
   request.checkpoint_at.assign(65, 1);
   EXPECT_NE(refusal(request).find("checkpoint_at has 65 positions"), std::string::npos);
   request = ToyRequest(4, 4);

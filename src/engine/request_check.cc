@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "compute/tokenizer/utf8.h"
 #include "engine/sampler.h"
 
@@ -53,6 +56,16 @@ Status CheckLogprobCount(const char* field, int count) {
   return InvalidArgument(fmt::format("{} is {}, expected 0 to {}", field, count, kMaxLogprobs));
 }
 
+Status CheckPositions(const char* field, const std::vector<uint32_t>& positions,
+                      size_t prompt_tokens) {
+  for (uint32_t position : positions) {
+    if (position >= 1 && position <= prompt_tokens) continue;
+    return InvalidArgument(fmt::format("{} has {}, expected 1 to {}, the prompt's tokens", field,
+                                       position, prompt_tokens));
+  }
+  return Status::Ok();
+}
+
 Status CheckReuse(const Request& request) {
   if (request.cache_salt.size() > kMaxSaltBytes) {
     return InvalidArgument(fmt::format("cache_salt has {} bytes, at most {} are allowed",
@@ -62,13 +75,15 @@ Status CheckReuse(const Request& request) {
     return InvalidArgument(fmt::format("checkpoint_at has {} positions, at most {} are allowed",
                                        request.checkpoint_at.size(), kMaxCheckpoints));
   }
-  for (uint32_t position : request.checkpoint_at) {
-    if (position >= 1 && position <= request.prompt.size()) continue;
-    return InvalidArgument(
-        fmt::format("checkpoint_at has {}, expected 1 to {}, the prompt's tokens", position,
-                    request.prompt.size()));
-  }
-  return Status::Ok();
+  TESSERA_RETURN_IF_ERROR(
+      CheckPositions("checkpoint_at", request.checkpoint_at, request.prompt.size()));
+  TESSERA_RETURN_IF_ERROR(
+      CheckPositions("message_ends", request.message_ends, request.prompt.size()));
+  const auto next = std::adjacent_find(request.message_ends.begin(), request.message_ends.end(),
+                                       std::greater_equal<>());
+  if (next == request.message_ends.end()) return Status::Ok();
+  return InvalidArgument(
+      fmt::format("message_ends has {} after {}, expected ascending positions", next[1], next[0]));
 }
 
 }  // namespace

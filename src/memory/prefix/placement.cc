@@ -22,10 +22,30 @@ class Planner {
       if (position <= input_.match.prompt_tokens) Add(position);
     }
   }
+  void AddMessageEnds(std::span<const uint32_t> positions) {
+    const auto first = static_cast<std::ptrdiff_t>(out_->size());
+    AddNamed(positions);
+    SortFrom(first);
+    const auto begin = out_->begin() + first;
+    const std::ptrdiff_t too_many = out_->end() - begin - std::ptrdiff_t{kMessageEndsMax};
+    if (too_many > 0) out_->erase(begin + 1, begin + 1 + too_many);
+  }
   // From after what is reused on: a long prompt that is mostly reused gets few.
   void AddEvery(uint32_t tokens, uint32_t end, bool spare) {
     uint64_t position = (uint64_t{input_.match.reused} / tokens + 1) * tokens;
     for (; position <= end; position += tokens) Add(static_cast<uint32_t>(position), spare);
+  }
+
+  // Each position once from the first-th on: of a spare one and another, the other.
+  void SortFrom(std::ptrdiff_t first) {
+    const auto before = [](const PlannedBoundary& a, const PlannedBoundary& b) {
+      return a.position != b.position ? a.position < b.position : a.spare < b.spare;
+    };
+    const auto same = [](const PlannedBoundary& a, const PlannedBoundary& b) {
+      return a.position == b.position;
+    };
+    std::sort(out_->begin() + first, out_->end(), before);
+    out_->erase(std::unique(out_->begin() + first, out_->end(), same), out_->end());
   }
 
  private:
@@ -54,22 +74,14 @@ void PlanBoundaries(const PlacementInput& input, std::vector<PlannedBoundary>* b
     if (HasBranch(spec.kind) && match.diverged_at < end) planner.Add(match.diverged_at);
   }
   if (spec.kind == PlacementSpec::Kind::kDefault) {
-    planner.AddNamed(input.message_ends);
+    planner.AddMessageEnds(input.message_ends);
     if (input.price_tokens > 0) {
       planner.Add((end - 1) / input.price_tokens * input.price_tokens);
       if (input.plentiful) planner.AddEvery(input.price_tokens, end, true);
     }
   }
   planner.AddNamed(input.named);
-
-  auto before = [](const PlannedBoundary& a, const PlannedBoundary& b) {
-    return a.position != b.position ? a.position < b.position : a.spare < b.spare;
-  };
-  std::sort(boundaries->begin(), boundaries->end(), before);
-  auto same = [](const PlannedBoundary& a, const PlannedBoundary& b) {
-    return a.position == b.position;
-  };
-  boundaries->erase(std::unique(boundaries->begin(), boundaries->end(), same), boundaries->end());
+  planner.SortFrom(0);
 }
 
 bool IsTurnBoundary(const PlacementSpec& spec, uint32_t grid, uint32_t position) {

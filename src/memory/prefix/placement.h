@@ -8,7 +8,12 @@
 //                 be computed for its logits
 //   branch        where the prompt leaves what is known: the second request to share a beginning
 //                 shows where it ends, the third finds a checkpoint there
-//   named         positions the client gave, under every policy; message ends under the default
+//   named         positions the client gave, under every policy
+//   message ends  the default's; of more than kMessageEndsMax in one prompt the first, which is the
+//                 end of what many conversations begin with, and the last, to which turns are taken
+//                 back. A conversation that grows turn by turn has left those between before. One
+//                 of 200 messages that nobody has seen would be computed in 200 pieces and leave 200
+//                 checkpoints, 26 GB on Falcon-H1-7B
 //   mark          the last multiple of `price_tokens` before the tail: a prompt that is a long shared
 //                 beginning and a short end of its own is reused by the second request to share it,
 //                 not only by the third. The price of a checkpoint is the tokens of KV that take as
@@ -32,6 +37,8 @@
 
 namespace tessera {
 
+inline constexpr uint32_t kMessageEndsMax = 8;
+
 struct PlannedBoundary {
   uint32_t position = 0;
   bool spare = false;
@@ -44,10 +51,10 @@ struct PlacementInput {
   uint32_t grid = 1;
   MatchReport match;
   bool keeps_rows = false;
-  std::span<const uint32_t> named;  // any order; those outside the prompt are ignored
-  std::span<const uint32_t> message_ends;
-  uint32_t price_tokens = 0;  // 0: no marks and no spare ones
-  bool plentiful = false;     // a quarter of the state memory is free
+  std::span<const uint32_t> named;         // any order; those outside the prompt are ignored
+  std::span<const uint32_t> message_ends;  // likewise
+  uint32_t price_tokens = 0;               // 0: no marks and no spare ones
+  bool plentiful = false;                  // a quarter of the state memory is free
 };
 
 // Ascending, each once, replacing what `boundaries` holds.

@@ -66,6 +66,22 @@ TEST(Placement, NamedPositionsOutsideThePromptOrReusedAreIgnored) {
   EXPECT_EQ(Planned(input), Positions{100});
 }
 
+TEST(Placement, OfManyMessageEndsTheFirstAndTheLastAreBoundaries) {
+  PlacementInput input = Input("default", 100);
+  const Positions ends{90, 5, 20, 10, 30, 50, 60, 60, 70, 80, 40, 99, 101};
+  input.message_ends = ends;
+  EXPECT_EQ(Planned(input), (Positions{5, 40, 50, 60, 70, 80, 90, 99, 100}));
+  input.match.reused = 25;  // those before it need none, and take no place
+  EXPECT_EQ(Planned(input), (Positions{30, 40, 50, 60, 70, 80, 90, 99, 100}));
+  input.grid = 16;
+  EXPECT_EQ(Planned(input), (Positions{32, 48, 64, 80, 96}));
+  // What the client names is not counted among them.
+  input.named = ends;
+  input.grid = 1;
+  input.match.reused = 0;
+  EXPECT_EQ(Planned(input), (Positions{5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 99, 100}));
+}
+
 TEST(Placement, MarksAndSpareOnesAreMultiplesOfThePrice) {
   PlacementInput input = Input("default", 100);
   input.price_tokens = 32;

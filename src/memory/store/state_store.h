@@ -101,7 +101,7 @@ struct SequenceRequest {
   std::span<const TokenId> prompt = {};
   std::string_view salt = {};  // only requests of the same salt share; "" is one too
   std::span<const uint32_t> checkpoint_at = {};  // boundaries the client names, in prompt tokens
-  std::span<const uint32_t> message_ends = {};   // likewise
+  std::span<const uint32_t> message_ends = {};   // likewise where its messages end; the default's
   bool lookup = true;                            // false: compute everything (reason `disabled`)
   bool from_row = true;                          // the caller can start from a kept row alone
 };
