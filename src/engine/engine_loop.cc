@@ -181,7 +181,10 @@ bool EngineLoop::WaitsForPrefix(Sequence& sequence) {
   if (!publishes() || !sequence.may_reuse()) return false;
   join = FindJoin(sequence);
   if (!join) return false;
-  At(join->producer).state().AddCut(join->position);
+  if (!At(join->producer).state().AddCut(join->position)) {
+    join.reset();  // nothing would be there when the producer has passed
+    return false;
+  }
   ++stats_.joins;
   return true;
 }

@@ -588,6 +588,31 @@ TEST(EngineReuse, TheCommonBeginningOfPromptsThatComeTogetherIsComputedOnce) {
   }
 }
 
+// A producer takes so many boundaries from those who wait for it; others do not wait in vain.
+TEST(EngineReuse, MoreThanAProducerTakesAreComputedWithoutWaiting) {
+  Cold cold;
+  EngineOptions options = ReuseOptions();
+  options.max_running = 8;
+  auto engine = MakeEngine(options);
+  HeldLoop held(*engine);
+  std::vector<Request> requests = {PromptRequest(RandomTokens(8, 900), 1)};
+  for (uint64_t i = 1; i <= SequenceState::kAddedCutsMax + 4; ++i) {
+    requests.push_back(PromptRequest(Forked(8, 40 * i + 1, i, 5), 3));
+  }
+  std::vector<Client> clients(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_TRUE(engine->Submit(requests[i], clients[i].sink()));
+  }
+  held.Release();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(i);
+    const bool joins = i > 0 && i <= SequenceState::kAddedCutsMax;
+    EXPECT_EQ(clients[i].Wait().cached_tokens, joins ? 40 * i + 1 : 0);
+    ExpectSame(clients[i].Wait(), cold(requests[i]));
+  }
+  EXPECT_EQ(engine->Stats().joins, uint64_t{SequenceState::kAddedCutsMax});
+}
+
 TEST(EngineReuse, WhoeverDoesNotShareThePrefixPassesThoseWhoWaitForIt) {
   EngineOptions options = ReuseOptions();
   options.chunk_tokens = 4;

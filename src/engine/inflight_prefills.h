@@ -10,7 +10,7 @@
 // Best finds, for a request that is about to be admitted, the running prefill that will have
 // computed most of what the request needs: its producer, and where they part. The caller sees to it
 // that the producer's state is published there, and holds the request back until WillReach is
-// false.
+// false. A producer that takes no more boundaries (SequenceState::AddCut) is not waited for.
 //
 // J1  Only prompts of equal salt are ever compared, and only whole tokens from the first one on.
 // J2  What Best returns lies ahead of the producer, on the grid, within what the request may use,

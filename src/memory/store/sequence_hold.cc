@@ -7,12 +7,6 @@
 #include <utility>
 
 namespace tessera::store {
-namespace {
-
-// Boundaries that joins may add to those planned at admission.
-constexpr size_t kCutsToSpare = 16;
-
-}  // namespace
 
 SequenceHold::SequenceHold(LedgerLock& lock, StateMemory* memory, const SequenceRequest& request,
                            const Terms& terms, const Match& match, Lease lease, Promise promise)
@@ -65,7 +59,7 @@ void SequenceHold::PlanCuts(const SequenceRequest& request) {
   input.price_tokens = memory_->PriceTokens();
   input.plentiful = memory_->IsPlentiful();
   PlanBoundaries(input, &cuts_);
-  cuts_.reserve(cuts_.size() + kCutsToSpare);
+  cuts_.reserve(cuts_.size() + SequenceState::kAddedCutsMax);
   if (memory_->retainer().on()) {
     retentions_.produced.reserve(cuts_.capacity() + 1);
     retentions_.held.reserve(cuts_.capacity() + 1);
@@ -104,18 +98,21 @@ uint32_t SequenceHold::TokensToCut() const {
   return SequenceState::kNoCut;
 }
 
-void SequenceHold::AddCut(uint32_t position) {
-  if (!path_.open() || position <= position_ || cuts_.size() == cuts_.capacity() ||
+bool SequenceHold::AddCut(uint32_t position) {
+  if (!path_.open() || position <= position_ ||
       position % memory_->options().reuse.checkpoint_grid != 0) {
-    return;
+    return false;
   }
   const auto before = [](const PlannedBoundary& cut, uint32_t at) { return cut.position < at; };
   const auto at = std::lower_bound(cuts_.begin(), cuts_.end(), position, before);
   if (at != cuts_.end() && at->position == position) {
     at->spare = false;
-  } else {
-    cuts_.insert(at, {position, false});
+    return true;
   }
+  if (added_cuts_ == SequenceState::kAddedCutsMax) return false;
+  ++added_cuts_;
+  cuts_.insert(at, {position, false});
+  return true;
 }
 
 // ---- Steps.

@@ -49,7 +49,7 @@ class SequenceHold {
   std::span<const float> kept_row() const;
 
   uint32_t TokensToCut() const;
-  void AddCut(uint32_t position);
+  bool AddCut(uint32_t position);
 
   StateView BeginStep(LedgerLock& lock, uint32_t tokens, bool fork);
   void CopyShared() const;
@@ -124,6 +124,7 @@ class SequenceHold {
 
   std::vector<PlannedBoundary> cuts_;  // ascending
   size_t next_cut_ = 0;
+  uint32_t added_cuts_ = 0;
   ProducerRetentions retentions_;
 
   SequenceHold* next_ = nullptr;

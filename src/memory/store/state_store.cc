@@ -173,7 +173,7 @@ std::span<const float> SequenceState::kept_row() const {
   return state_->hold.kept_row();
 }
 uint32_t SequenceState::TokensToCut() const { return state_->hold.TokensToCut(); }
-void SequenceState::AddCut(uint32_t position) { state_->hold.AddCut(position); }
+bool SequenceState::AddCut(uint32_t position) { return state_->hold.AddCut(position); }
 uint32_t SequenceState::first_new_group() const { return state_->hold.first_new_group(); }
 uint32_t SequenceState::last_new_group() const { return state_->hold.last_new_group(); }
 

@@ -190,6 +190,7 @@ class StateStore;
 class SequenceState {
  public:
   static constexpr uint32_t kNoCut = std::numeric_limits<uint32_t>::max();
+  static constexpr uint32_t kAddedCutsMax = 16;  // of one sequence
 
   SequenceState(SequenceState&& other) noexcept;
   SequenceState& operator=(SequenceState&& other) noexcept;
@@ -204,8 +205,10 @@ class SequenceState {
 
   // Tokens until the next boundary at which Publish is due, at least 1; kNoCut when none is left.
   uint32_t TokensToCut() const;
-  // Makes `position` one too, as a named one; nothing when it is passed or not on the grid.
-  void AddCut(uint32_t position);
+  // Makes `position` one too, as a named one. False, and nothing is changed, when it is passed, not
+  // on the grid, the sequence publishes nothing, or it was given kAddedCutsMax already: each is a
+  // checkpoint and an end of a chunk that the sequence did not ask for.
+  bool AddCut(uint32_t position);
 
   // The state addresses for writing tokens [position, position + tokens). CHECKs that it stays
   // within max_tokens and that no step is open. `fork` needs an admission with `may_fork`.

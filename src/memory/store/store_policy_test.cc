@@ -121,12 +121,36 @@ TEST(StorePlacement, AddCutIsABoundaryLikeANamedOne) {
     std::optional<PatternSequence> sequence = lab.Admit({.prompt = TokensOf(1, 80)});
     ASSERT_TRUE(sequence.has_value());
     sequence->RunTo(10);
-    sequence->state().AddCut(5);  // passed
-    sequence->state().AddCut(29);
-    sequence->state().AddCut(29);
+    EXPECT_FALSE(sequence->state().AddCut(5));  // passed
+    EXPECT_TRUE(sequence->state().AddCut(29));
+    EXPECT_TRUE(sequence->state().AddCut(29));
     EXPECT_LE(sequence->state().TokensToCut(), 19u);
     sequence->RunTo(40);
     EXPECT_EQ(lab.Lookup({.prompt = Joined(TokensOf(1, 29), TokensOf(2, 9))}).reused, 29u);
+  }
+}
+
+TEST(StorePlacement, ASequenceTakesSoManyCutsAndSaysNoToMore) {
+  for (ReuseCase c : ReuseCases(8, 80)) {
+    SCOPED_TRACE(c.name);
+    c.options.reuse.placement.kind = PlacementSpec::Kind::kTail;
+    ReuseLab lab(c.options);
+    // As many named ones as there are make none of those fewer.
+    std::vector<uint32_t> named;
+    for (uint32_t at = 2; at < 160; at += 4) named.push_back(at);
+    std::optional<PatternSequence> sequence =
+        lab.Admit({.prompt = TokensOf(1, 160), .checkpoint_at = named});
+    ASSERT_TRUE(sequence.has_value());
+    SequenceState& state = sequence->state();
+    for (uint32_t i = 1; i <= SequenceState::kAddedCutsMax; ++i) EXPECT_TRUE(state.AddCut(4 * i));
+    EXPECT_FALSE(state.AddCut(140));
+    EXPECT_TRUE(state.AddCut(4));  // there already
+    EXPECT_TRUE(state.AddCut(158));
+    sequence->RunTo(160, 100);
+    for (uint32_t at = 4; at <= 4 * SequenceState::kAddedCutsMax; at += 2) {
+      EXPECT_EQ(lab.Lookup({.prompt = Joined(TokensOf(1, at), TokensOf(2, 9))}).reused, at);
+    }
+    EXPECT_LT(lab.Lookup({.prompt = Joined(TokensOf(1, 140), TokensOf(2, 9))}).reused, 140u);
   }
 }
 
