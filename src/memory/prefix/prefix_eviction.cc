@@ -151,9 +151,8 @@ bool PrefixIndex::EvictOne(LedgerLock& lock, int pool, EvictionRank highest) {
 void PrefixIndex::Evict(LedgerLock& lock, NodeId id, int pool) {
   if (pool == options_.row_pool) return DropRow(lock, id);
   const uint32_t checkpoint = tree_.at(id).checkpoint;
-  tree_.Hold(id);  // until everything at it is settled
-  // A row says what follows a prompt that can then no longer be started from.
-  DropRow(lock, id);
+  tree_.Hold(id);                           // until everything at it is settled
+  if (!has_recurrent()) DropRow(lock, id);  // N8: also when others still cite the block
   if (checkpoint != PrefixTree::kNone) {
     TESSERA_CHECK(ledger_->Reclaim(lock, EntryId(EntryType::kCheckpoint, checkpoint)));
   } else {

@@ -297,7 +297,7 @@ EntryId PrefixIndex::PublishCheckpoint(LedgerLock& lock, NodeId id, std::span<co
 
 EntryId PrefixIndex::PublishRow(LedgerLock& lock, NodeId id, PageId page) {
   Node& node = tree_.at(id);
-  TESSERA_CHECK(node.row == PrefixTree::kNone);
+  TESSERA_CHECK(node.row == PrefixTree::kNone && HasStart(id));
   const EntryId entry = ledger_->Publish(lock, EntryType::kRow, {&page, 1}, SlotId());
   node.row = entry.index();
   row_node_[entry.index()] = id;
@@ -407,16 +407,30 @@ void PrefixIndex::UnciteBlock(NodeId id) {
 
 void PrefixIndex::Unlink(LedgerLock& lock, EntryId entry) {
   const NodeId id = NodeOf(entry);
+  // A leaf that was evicted gave up its citation, and perhaps its node, before.
+  if (!id.valid() || !tree_.at(id).has(PrefixTree::kAlive)) {
+    TESSERA_CHECK(entry.type() == EntryType::kBlock && citations_[entry.index()] == 0);
+    ++stats_.evicted_blocks;
+    return;
+  }
+  tree_.Hold(id);  // until everything at it is settled
+  UnlinkFrom(lock, id, entry);
+  tree_.Unhold(id);
+  PruneFrom(lock, id);
+}
+
+void PrefixIndex::UnlinkFrom(LedgerLock& lock, NodeId id, EntryId entry) {
   if (entry.type() == EntryType::kBlock) {
     ++stats_.evicted_blocks;
     NodeId cited = id;
     while (citations_[entry.index()] > 0) {
       const NodeId parent(tree_.at(cited).parent);
-      if (tree_.at(cited).block == entry.index()) UnciteBlock(cited);
+      if (tree_.at(cited).block == entry.index()) {
+        UnciteBlock(cited);
+        if (!has_recurrent()) DropRow(lock, cited);
+      }
       cited = parent;
     }
-    // A leaf that was evicted gave up its citation, and perhaps its node, before.
-    if (id.valid() && tree_.at(id).has(PrefixTree::kAlive)) PruneFrom(lock, id);
     return;
   }
   Node& node = tree_.at(id);
@@ -429,12 +443,12 @@ void PrefixIndex::Unlink(LedgerLock& lock, EntryId entry) {
     node.checkpoint = PrefixTree::kNone;
     node.flags &= static_cast<uint8_t>(~(PrefixTree::kCheckpointWithdrawn | PrefixTree::kSpare));
     node.flags |= PrefixTree::kCheckpointLost;
+    DropRow(lock, id);
   } else {
     ++stats_.evicted_rows;
     node.row = PrefixTree::kNone;
     node.flags &= static_cast<uint8_t>(~PrefixTree::kRowWithdrawn);
   }
-  PruneFrom(lock, id);
 }
 
 void PrefixIndex::BecameIdle(LedgerLock& lock, EntryId entry) { Consider(lock, NodeOf(entry)); }

@@ -22,6 +22,8 @@
 //     that is held or pinned. When only what hangs below something held is left it is taken all the
 //     same: whatever the ledger counts as cached can be had.
 // N7  No call after construction allocates. Decisions depend on the calls made so far only.
+// N8  A row hangs only where its prompt could be started from: it goes with the checkpoint of its node
+//     or, in a model without recurrent layers, with the block. Held, it goes in its own time.
 //
 // Blocks are cited by the nodes whose tokens they hold: one in an organisation with pages of 16
 // tokens, up to `groups_per_page` in one with larger pages. A leaf that is evicted gives up its
@@ -172,7 +174,11 @@ class PrefixIndex : public EntryIndex {
   bool HasBlock(NodeId node) const { return tree_.at(node).block != PrefixTree::kNone; }
   bool HasCheckpoint(NodeId node) const { return tree_.at(node).checkpoint != PrefixTree::kNone; }
   bool HasRow(NodeId node) const { return tree_.at(node).row != PrefixTree::kNone; }
-  // Members are held by the caller. CHECKs that there is none yet.
+  // Whether a row may hang there (N8).
+  bool HasStart(NodeId node) const {
+    return has_recurrent() ? HasCheckpoint(node) : HasBlock(node);
+  }
+  // Members are held by the caller. CHECKs that there is none yet and, of a row, HasStart.
   EntryId PublishCheckpoint(LedgerLock& lock, NodeId node, std::span<const PageId> pages,
                             SlotId slot, bool spare);
   EntryId PublishRow(LedgerLock& lock, NodeId node, PageId page);
@@ -221,6 +227,7 @@ class PrefixIndex : public EntryIndex {
   void RefBlocks(LedgerLock& lock, NodeId from, uint32_t down_to, bool ref);
   void CiteBlock(LedgerLock& lock, NodeId node, PageId page);
   void UnciteBlock(NodeId node);
+  void UnlinkFrom(LedgerLock& lock, NodeId node, EntryId entry);
   NodeId AddNode(LedgerLock& lock, NodeId parent, std::span<const TokenId> tokens);
   void PruneFrom(LedgerLock& lock, NodeId node);
   // What taking the node out will touch, each in a place of its own.

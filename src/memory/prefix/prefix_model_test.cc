@@ -326,7 +326,9 @@ class IndexTwin {
     // A partial group is never appended to in place: the walker's next page is another.
     if (!tail.empty() && attention()) GiveUpPage(lock, walker, begin / kGroupTokens);
     if (recurrent() && !index_.HasCheckpoint(node)) PublishCheckpoint(lock, node, at);
-    if (random_.Below(2) == 0 && !index_.HasRow(node)) PublishRow(lock, node, at);
+    if (random_.Below(2) == 0 && index_.HasStart(node) && !index_.HasRow(node)) {
+      PublishRow(lock, node, at);
+    }
     index_.Settle(lock, node);
     return true;
   }

@@ -205,5 +205,42 @@ TEST(PrefixIndex, ASharedBlockOfTwoSequencesHasTwoRefs) {
   EXPECT_TRUE(index.Validate(lock, 3).ok());
 }
 
+// In whatever order its node's members are taken back, and not by the index (N8).
+TEST(PrefixIndex, ARowDoesNotKeepANodeThatNobodyCanStartFrom) {
+  const testing::LedgerCase c = testing::LedgerCases()[0];
+  for (const bool recurrent : {true, false}) {
+    for (const bool block_first : {true, false}) {
+      Ledger ledger(c.Options());
+      PrefixIndex index(&ledger, {.node_capacity = 32,
+                                  .attention_pool = 0,
+                                  .state_pool = recurrent ? 0 : -1,
+                                  .row_pool = 1});
+      LedgerLock lock(ledger);
+      PublishPath path = index.OpenPath(lock, "", Lease());
+      const testing::Members block = *testing::TakeMembers(lock, ledger, EntryType::kBlock);
+      const testing::Members image = *testing::TakeMembers(lock, ledger, EntryType::kCheckpoint);
+      const testing::Members row = *testing::TakeMembers(lock, ledger, EntryType::kRow);
+      ASSERT_TRUE(index.PublishGroup(lock, &path, Group(0), block.pages[0]));
+      const NodeId node = index.NodeOf(path);
+      EXPECT_EQ(index.HasStart(node), !recurrent);
+      if (recurrent) index.PublishCheckpoint(lock, node, image.pages, image.slot, false);
+      index.PublishRow(lock, node, row.pages[0]);
+      testing::UnrefAll(lock, ledger, EntryType::kBlock, block);
+      testing::UnrefAll(lock, ledger, EntryType::kCheckpoint, image);
+      testing::UnrefAll(lock, ledger, EntryType::kRow, row);
+      index.ClosePath(lock, &path);
+      EXPECT_EQ(ledger.idle_count(EntryType::kRow), 1u);
+      for (const bool of_block : {block_first, !block_first}) {
+        if (!of_block && !recurrent) continue;
+        EXPECT_EQ(ledger.ReclaimPage(lock, 0, of_block ? block.pages[0] : image.pages[0]), 1);
+        EXPECT_EQ(ledger.count(EntryType::kRow), recurrent && of_block && block_first ? 1u : 0u);
+        EXPECT_TRUE(index.Validate(lock, 3).ok());
+        EXPECT_TRUE(ledger.Validate(lock, 3).ok());
+      }
+      EXPECT_EQ(index.tree().size(), 1u);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -340,7 +340,9 @@ void SequenceHold::PublishBoundary(LedgerLock& lock, std::span<const TokenId> hi
   }
   last_page_published_ = last_page_published_ || lack.block;
   if (lack.image) PublishImage(lock, node, spare);
-  if (!row.empty() && memory_->keeps_rows() && !index.HasRow(node)) PublishRow(lock, node, row);
+  // A block that is being reclaimed took no citation: then there is nowhere to start from.
+  const bool keeps_row = memory_->keeps_rows() && index.HasStart(node);
+  if (!row.empty() && keeps_row && !index.HasRow(node)) PublishRow(lock, node, row);
   index.Settle(lock, node);
 }
 

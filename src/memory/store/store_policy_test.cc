@@ -220,6 +220,34 @@ TEST(StorePolicy, AKeptRowGoesAloneAndItsCheckpointStays) {
   EXPECT_EQ(lab.Lookup({.prompt = Joined(first.prompt, {1})}).reused, 20u);
 }
 
+// A sequence that computed its own copy holds the end of the path; what leads there goes by force
+// when others need it, and so must the row, or its node and all above it would stay for good.
+TEST(StorePolicy, ARowGoesWithWhatItsPromptWouldStartFrom) {
+  for (ReuseCase c : ReuseCases(8)) {
+    SCOPED_TRACE(c.name);
+    if (c.recurrent()) continue;  // there a checkpoint is never out of reach
+    ReuseLab lab(c.options);
+    const std::vector<TokenId> prompt = TokensOf(1, 64);
+    lab.Serve({.prompt = prompt});
+    EXPECT_EQ(lab.stats().rows, 1u);
+    std::optional<PatternSequence> copy =
+        lab.Admit({.prompt = prompt, .generate = 8, .lookup = false});
+    ASSERT_TRUE(copy.has_value());
+    copy->RunTo(64);
+    std::vector<PatternSequence> others;
+    for (uint64_t seed = 10; lab.last().outcome == Admission::kAdmitted; ++seed) {
+      std::optional<PatternSequence> other = lab.Admit({.prompt = TokensOf(seed, 16)});
+      if (other.has_value()) others.push_back(*std::move(other));
+    }
+    EXPECT_EQ(lab.stats().blocks, 0u);
+    copy.reset();
+    others.clear();
+    lab.Check();
+    EXPECT_EQ(lab.stats().rows, 0u);
+    EXPECT_EQ(lab.stats().nodes, 1u);  // the root
+  }
+}
+
 // --- Retention ------------------------------------------------------------------------------
 
 // A producer that runs and has left a checkpoint at 33, which two requests started from.
