@@ -9,6 +9,10 @@
 // K2  BudgetFor(n) is the least b with PoolBytes(b) >= n; 2^64-1 when that is beyond 64 bits.
 // K3  PoolBytes is not monotone: a budget that reaches a multiple of 100 units carves one more, so
 //     BudgetFor(n) <= b does not say that n fits b. Ask PoolBytes(b) >= n.
+// K4  When the row of every checkpoint is kept, at most one each, a model whose checkpoint takes 100
+//     units or more never runs out of them before it runs out of checkpoints. So it is with every
+//     geometry in named_geometries.h that has recurrent layers, but LFM2, whose checkpoints are
+//     of 80 KiB and whose rows of 8 KiB.
 //
 // Threads: a value; pure functions of it.
 #pragma once

@@ -4,8 +4,11 @@
 // argument.
 //
 //   tail          the end of the prompt: what an identical or longer prompt starts from. With a
-//                 kept row the whole prompt; without one at most all but its last token, which must
-//                 be computed for its logits
+//                 kept row the whole prompt; where none are kept all but its last token, which must
+//                 be computed for its logits. Not both: a second checkpoint would cost as much as
+//                 the first (3,093 tokens of KV on Falcon-H1-7B) and a pass of one token, for the
+//                 case that the row went and the checkpoint did not. Of all published models that
+//                 happens on LFM2 only (memory/geometry/kept_rows.h), where the mark is 16 tokens back
 //   branch        where the prompt leaves what is known: the second request to share a beginning
 //                 shows where it ends, the third finds a checkpoint there
 //   named         positions the client gave, under every policy

@@ -5,6 +5,7 @@
 // (memory/prefix).
 #include <gtest/gtest.h>
 
+#include "memory/geometry/named_geometries.h"
 #include "memory/store/pattern_sequence.h"
 
 namespace tessera {
@@ -218,6 +219,74 @@ TEST(StorePolicy, AKeptRowGoesAloneAndItsCheckpointStays) {
   EXPECT_EQ(report.recurrent, 20u);
   EXPECT_EQ(report.computed[0].reason, ComputeReason::kNoCheckpoint);
   EXPECT_EQ(lab.Lookup({.prompt = Joined(first.prompt, {1})}).reused, 20u);
+}
+
+// Tokens that an identical prompt runs again when its row is gone: from a checkpoint's price back.
+TEST(StorePolicy, WithoutItsRowAnIdenticalPromptRunsNoMoreThanACheckpointIsWorth) {
+  for (const ReuseCase& c : ReuseCases(64, 100)) {
+    if (!c.attention()) continue;  // no price
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    const StateShape& shape = c.options.shape;
+    const uint64_t group_bytes = shape.group_bytes();
+    const uint64_t price =
+        c.recurrent() ? RoundUp(16 * shape.image_bytes(), group_bytes) / group_bytes : 0;
+    const uint64_t most = std::max<uint64_t>(16, RoundUp(price, 16));
+    const std::vector<TokenId> prompt = TokensOf(1, 100);
+    lab.Serve({.prompt = prompt});
+    const uint32_t rows = lab.stats().row_capacity;
+    for (uint64_t seed = 10; lab.Lookup({.prompt = prompt}).from_row; ++seed) {
+      ASSERT_LE(seed, 10u + rows);
+      lab.Serve({.prompt = TokensOf(seed, 2)});
+    }
+    EXPECT_EQ(lab.stats().evicted_checkpoints, 0u);
+    const MatchReport report = lab.Serve({.prompt = prompt});
+    EXPECT_LT(report.reused, 100u);
+    EXPECT_GE(report.reused + most, 100u);
+    EXPECT_TRUE(lab.Lookup({.prompt = prompt}).from_row);  // which kept it anew
+  }
+}
+
+TEST(StorePolicy, ARowStaysWithItsCheckpointWhereThereIsAUnitForEach) {
+  for (const char* organisation : {"s0", "s1:block=64", "s2:block=64", "d0:split=0.3", "s3"}) {
+    SCOPED_TRACE(organisation);
+    StoreOptions options = Options(organisation, 1 * kMiB);
+    options.shape.ssm_state = 128;  // 9 KiB a checkpoint, 64 B a row
+    options.reuse.placement.kind = PlacementSpec::Kind::kTail;
+    ReuseLab lab(options);
+    Press(lab, 40, 100);
+    EXPECT_GT(lab.stats().evicted_rows, 0u);
+    EXPECT_EQ(lab.stats().rows, lab.stats().checkpoints);
+    for (const BoundaryInfo& boundary : lab.store().Boundaries(1000, 0)) EXPECT_TRUE(boundary.row);
+  }
+}
+
+TEST(StorePolicy, PublishedModelsHaveARowForEveryCheckpointOrCheckpointsOfSixteenTokens) {
+  for (const StateGeometry& geometry : NamedGeometries()) {
+    if (geometry.shape.recurrent_layers == 0) continue;
+    for (const StateType type : {StateType::kF32, StateType::kBF16}) {
+      for (const char* organisation : {"s0", "s1", "s2", "d0:split=0.1", "s3"}) {
+        for (const uint32_t sequences : {1u, 7u, 64u}) {
+          SCOPED_TRACE(geometry.name + " " + organisation + " " + std::to_string(sequences));
+          StateShape shape = geometry.shape;
+          shape.state_type = type;
+          const auto spec = OrganisationSpec::Parse(organisation).value();
+          const KeptRows rows(geometry.width);
+          const uint64_t budget =
+              rows.BudgetFor(StateStore::BudgetForSequences(shape, spec, sequences, 2048).value());
+          const Organisation table = MakeOrganisation(spec, shape, rows.PoolBytes(budget)).value();
+          const uint64_t pages = table.pools[static_cast<size_t>(table.state_pool)].page_count;
+          const uint64_t checkpoints =
+              table.state_pages > 0 ? pages / table.state_pages : pages * table.slots_per_page;
+          if (geometry.name == "lfm2-1.2b") {
+            EXPECT_LE(16 * shape.image_bytes(), 16 * shape.group_bytes());
+          } else {
+            EXPECT_GE(rows.Units(budget), checkpoints);
+          }
+        }
+      }
+    }
+  }
 }
 
 // A sequence that computed its own copy holds the end of the path; what leads there goes by force
