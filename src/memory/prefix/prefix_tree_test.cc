@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "memory/ledger/ledger_cases.h"
+#include "memory/prefix/prefix_finder.h"
 #include "memory/prefix/prefix_index.h"
 
 namespace tessera {
@@ -203,6 +204,38 @@ TEST(PrefixIndex, ASharedBlockOfTwoSequencesHasTwoRefs) {
   index.ClosePath(lock, &path);
   EXPECT_EQ(ledger.cached_pages(0), 3u);
   EXPECT_TRUE(index.Validate(lock, 3).ok());
+}
+
+// What an index publishes hangs under its contract, and a look-up of another contract in the very
+// same tree finds nothing of it: other weights, another state type or other arithmetic, same tokens.
+TEST(PrefixIndex, WhatIsPublishedUnderOneContractIsFoundUnderNoOther) {
+  const testing::LedgerCase c = testing::LedgerCases()[0];
+  constexpr uint64_t kContract = 0x123456789abcdef0;
+  for (const std::string_view salt : {"", "a"}) {
+    Ledger ledger(c.Options());
+    PrefixIndex index(&ledger, {.node_capacity = 32,
+                                .contract_id = kContract,
+                                .attention_pool = 0,
+                                .state_pool = -1,
+                                .row_pool = 1});
+    LedgerLock lock(ledger);
+    PublishPath path = index.OpenPath(lock, salt, Lease());
+    const testing::Members block = *testing::TakeMembers(lock, ledger, EntryType::kBlock);
+    ASSERT_TRUE(index.PublishGroup(lock, &path, Group(0), block.pages[0]));
+    testing::UnrefAll(lock, ledger, EntryType::kBlock, block);
+    index.ClosePath(lock, &path);
+    const std::vector<TokenId> prompt = Group(0, 20);
+    const PrefixQuery query{.prompt = prompt, .salt = salt};
+    EXPECT_EQ(index.Find(lock, query).report.reused, 16u);
+    PrefixFinder::Rules rules{.attention = true};
+    // Neighbours in every bit, and none at all.
+    for (int bit = -1; bit <= 64; ++bit) {
+      rules.contract_id = bit < 0 ? kContract : bit == 64 ? 0 : kContract ^ uint64_t { 1 } << bit;
+      const MatchReport report = PrefixFinder(index.tree(), rules, query).Run().report;
+      EXPECT_EQ(report.reused, bit < 0 ? 16u : 0u) << bit;
+      EXPECT_EQ(report.diverged_at, bit < 0 ? 16u : 0u) << bit;
+    }
+  }
 }
 
 // In whatever order its node's members are taken back, and not by the index (N8).
