@@ -14,7 +14,7 @@ Action AddBench(CLI::App& command) {
   command.require_subcommand(1);
   std::vector<std::pair<const CLI::App*, Action>> actions;
   for (Action (*add)(CLI::App&) :
-       {AddBenchKernels, AddBenchStep, AddBenchMemory, AddBenchMakeModel}) {
+       {AddBenchKernels, AddBenchStep, AddBenchMemory, AddBenchServe, AddBenchMakeModel}) {
     Action action = add(command);
     const auto all = command.get_subcommands([](const CLI::App*) { return true; });
     actions.emplace_back(all.back(), std::move(action));

@@ -725,6 +725,93 @@ nlohmann::json EntryThatBeginsWith(const nlohmann::json& text) {
           {"more", false}};
 }
 
+TEST(CommandLine, BenchServeLoadsAServerAndSavesARecordOfEveryRequest) {
+  const Scratch scratch;
+  const ServeProcess server({"--api-key", "key"});
+  const std::vector<std::string> twins = {"TESSERA_URL=" + server.url(), "TESSERA_API_KEY=key"};
+  const auto bench = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"bench", "serve", "--ignore-eos", "--output-len", "5"});
+    return Tessera(flags, twins);
+  };
+  const std::string path = scratch / "result.json";
+  const Outcome json = bench({"--workload", "shared-context:contexts=2,tokens=64,questions=6",
+                              "--repeats", "2", "--request-rate", "200", "--num-warmups", "1",
+                              "--clear-cache", "--save-result", path, "--json"});
+  ASSERT_EQ(json.code, 0) << json.error;
+  EXPECT_EQ(json.error, "");  // no bar where there is no terminal
+  const auto report = nlohmann::json::parse(json.out);
+  EXPECT_EQ(report["completed"], 6) << json.out;
+  EXPECT_EQ(report["failed"], 0);
+  EXPECT_EQ(report["total_input_tokens"], 6 * (64 + 24));
+  EXPECT_EQ(report["total_output_tokens"], 6 * 5);
+  EXPECT_EQ(report["cache_prompt_tokens"], report["total_input_tokens"]);
+  EXPECT_EQ(report["cache_reused_tokens"], report["cached_tokens"]);
+  EXPECT_GT(report["repeated_input_tokens"], 0);
+  EXPECT_GT(report["mean_ttft_ms"], 0);
+  EXPECT_EQ(report["repeats"].size(), 2u);
+  const auto saved = nlohmann::json::parse(Slurp(path));
+  ASSERT_EQ(saved["receipts"].size(), 12u);
+  for (const std::string receipt : saved["receipts"]) EXPECT_EQ(receipt.size(), 16u);
+  EXPECT_EQ(saved["total_output_tokens"], report["total_output_tokens"]);
+
+  const Outcome text = bench({"--num-prompts", "3", "--max-concurrency", "1", "--repeats", "1"});
+  EXPECT_EQ(text.code, 0) << text.error;
+  EXPECT_NE(text.out.find("Successful requests:                     3\n"), std::string::npos);
+  EXPECT_NE(text.out.find("Server's Cache"), std::string::npos);
+
+  // The bench is refused, and says so, where its requests are.
+  ExpectOneLine(Tessera({"bench", "serve", "--url", server.url()}), 2, "wants its API key");
+  const Outcome failed =
+      bench({"--num-prompts", "2", "--repeats", "1", "--extra-body", R"({"no_such_field":1})"});
+  EXPECT_EQ(failed.code, 1);
+  EXPECT_NE(failed.out.find("2 x status: HTTP 400: no_such_field"), std::string::npos);
+  EXPECT_NE(failed.error.find("no request completed: HTTP 400"), std::string::npos);
+  EXPECT_EQ(bench({"--num-prompts", "1", "--repeats", "1", "--save-result", "/dev/full"}).code, 5);
+}
+
+TEST(CommandLine, AnInterruptOfBenchServePrintsWhatWasMeasured) {
+  const Scratch scratch;
+  const ServeProcess server({});
+  Process process({"bench", "serve", "--url", server.url(), "--request-rate", "20", "--num-prompts",
+                   "2000", "--output-len", "2", "--repeats", "2"},
+                  scratch / "out", scratch / "error");
+  httplib::Client client(server.url());
+  for (int i = 0; i < 10'000; ++i) {  // until the server has finished some
+    const httplib::Result cache = client.Get("/cache");
+    if (nlohmann::json::parse(cache->body)["totals"]["requests_finished"] > 2) break;
+    usleep(1000);
+  }
+  process.Interrupt();
+  EXPECT_EQ(process.Wait(), 130);
+  const std::string out = Slurp(scratch / "out");
+  EXPECT_NE(out.find("Unfinished requests:"), std::string::npos) << out;
+  EXPECT_NE(out.find("Interrupted: the last repeat is a part of one."), std::string::npos);
+  EXPECT_EQ(out.find("Successful requests:                     0"), std::string::npos) << out;
+  EXPECT_EQ(Slurp(scratch / "error"), "");
+}
+
+TEST(CommandLine, BenchServeErrorsAreOneLineWithTheCodeOfTheirKind) {
+  const auto bench = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"bench", "serve"});
+    return Tessera(flags);
+  };
+  ExpectOneLine(bench({"--num-promts", "3"}), 2, "did you mean --num-prompts?");
+  ExpectOneLine(bench({"--request-rate", "0"}), 2, "--request-rate: expected a number above 0");
+  ExpectOneLine(bench({"--request-rate", "nan"}), 2, "--request-rate");
+  ExpectOneLine(bench({"--cancel-fraction", "1.5"}), 2, "--cancel-fraction");
+  ExpectOneLine(bench({"--goodput", "ttft:fast"}), 2, "--goodput: expected each of ttft:MS");
+  ExpectOneLine(bench({"--percentile-metrics", "ttft,x"}), 2, "--percentile-metrics: 'x'");
+  ExpectOneLine(bench({"--metric-percentiles", "101"}), 2, "--metric-percentiles");
+  ExpectOneLine(bench({"--workload", "chat"}), 2, "--workload: 'chat' is neither");
+  ExpectOneLine(bench({"--trace", "no.jsonl"}), 5, "no.jsonl");
+  ExpectOneLine(bench({"--trace", TESSERA_SOURCE_DIR "/LICENSE"}), 3, "LICENSE");
+  ExpectOneLine(bench({"--prompts", TESSERA_SOURCE_DIR "/LICENSE"}), 3, "LICENSE:2");
+  ExpectOneLine(bench({"--endpoint", "/v1/models"}), 2, "--endpoint: expected /v1/completions");
+  ExpectOneLine(bench({"--url", "https://127.0.0.1:1"}), 2, "without TLS");
+  ExpectOneLine(bench({"--url", "http://127.0.0.1:1"}), 5, "nobody answers");
+  ExpectOneLine(bench({"--save-result", "/no/such/folder/r.json"}), 5, "--save-result: /no/such");
+}
+
 TEST(CacheReport, TextOfPromptsCannotMoveTheCursor) {
   const std::string hostile =
       "a\x1b[2J\r\n\x7f\xC2\x9B"
