@@ -20,8 +20,9 @@ std::string Piece(const std::string& text) {
   return Event(R"({"choices":[{"index":0,"text":")" + text + R"(","finish_reason":null}]})");
 }
 const std::string kFinish = Event(R"({"choices":[{"index":0,"text":"","finish_reason":"stop"}]})");
-const std::string kUsage = Event(
-    R"({"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4}}})");
+const std::string kUsage =
+    Event(R"({"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":5,)"
+          R"("prompt_tokens_details":{"cached_tokens":4}}})");
 
 std::string Chunked(const std::string& head, const std::vector<std::string>& chunks) {
   std::string text = head.substr(0, head.size() - 2) + "Transfer-Encoding: chunked\r\n\r\n";

@@ -11,7 +11,10 @@
 // Threads: const.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "bench/serve/workload.h"
