@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/bytes.h"
+
 namespace tessera {
 namespace {
 
@@ -57,6 +59,10 @@ bool HasBranch(PlacementSpec::Kind kind) {
   return kind == PlacementSpec::Kind::kDefault || kind == PlacementSpec::Kind::kTailBranch;
 }
 
+uint32_t SpareTokens(uint32_t price_tokens) {
+  return DivideUp(kSpareTokensMin, std::min(price_tokens, kSpareTokensMin)) * price_tokens;
+}
+
 }  // namespace
 
 void PlanBoundaries(const PlacementInput& input, std::vector<PlannedBoundary>* boundaries) {
@@ -77,7 +83,7 @@ void PlanBoundaries(const PlacementInput& input, std::vector<PlannedBoundary>* b
     planner.AddMessageEnds(input.message_ends);
     if (input.price_tokens > 0) {
       planner.Add((end - 1) / input.price_tokens * input.price_tokens);
-      if (input.plentiful) planner.AddEvery(input.price_tokens, end, true);
+      if (input.plentiful) planner.AddEvery(SpareTokens(input.price_tokens), end, true);
     }
   }
   planner.AddNamed(input.named);

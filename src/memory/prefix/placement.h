@@ -21,8 +21,9 @@
 //                 beginning and a short end of its own is reused by the second request to share it,
 //                 not only by the third. The price of a checkpoint is the tokens of KV that take as
 //                 much memory, rounded up to 16
-//   spare         the other multiples of `price_tokens`, while a quarter of the state memory is free.
-//                 First to be evicted
+//   spare         other multiples of `price_tokens`, kSpareTokensMin or more apart, while a quarter
+//                 of the state memory is free. First to be evicted. Each cuts the prefill: on LFM2,
+//                 whose price is 16, one at every multiple would mean chunks of 16 tokens
 //   dense         every N tokens, for comparison: of the others only what the client names
 //
 // Every boundary is a multiple of the grid, beyond what is reused and within the prompt. End of
@@ -41,6 +42,7 @@
 namespace tessera {
 
 inline constexpr uint32_t kMessageEndsMax = 8;
+inline constexpr uint32_t kSpareTokensMin = 128;
 
 struct PlannedBoundary {
   uint32_t position = 0;

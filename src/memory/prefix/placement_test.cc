@@ -83,18 +83,31 @@ TEST(Placement, OfManyMessageEndsTheFirstAndTheLastAreBoundaries) {
 }
 
 TEST(Placement, MarksAndSpareOnesAreMultiplesOfThePrice) {
-  PlacementInput input = Input("default", 100);
-  input.price_tokens = 32;
-  EXPECT_EQ(Planned(input), (Positions{96, 100}));
-  input.match.prompt_tokens = 96;  // the mark is before the tail
-  EXPECT_EQ(Planned(input), (Positions{64, 96}));
+  PlacementInput input = Input("default", 500);
+  input.price_tokens = 160;
+  EXPECT_EQ(Planned(input), (Positions{480, 500}));
+  input.match.prompt_tokens = 480;  // the mark is before the tail
+  EXPECT_EQ(Planned(input), (Positions{320, 480}));
   input.plentiful = true;
   std::vector<PlannedBoundary> boundaries;
   PlanBoundaries(input, &boundaries);
-  const std::vector<PlannedBoundary> expected{{32, true}, {64, false}, {96, false}};
+  const std::vector<PlannedBoundary> expected{{160, true}, {320, false}, {480, false}};
   EXPECT_EQ(boundaries, expected);
-  input.match.reused = 40;
-  EXPECT_EQ(Planned(input), (Positions{64, 96}));
+  input.match.reused = 200;
+  EXPECT_EQ(Planned(input), (Positions{320, 480}));
+}
+
+TEST(Placement, CheapSpareOnesDoNotCutAPrefillIntoCrumbs) {
+  PlacementInput input = Input("default", 500);
+  input.plentiful = true;
+  for (const auto& [price, spare] : {std::pair(16u, 128u), {48u, 144u}, {128u, 128u}}) {
+    input.price_tokens = price;
+    const uint32_t mark = 499 / price * price;
+    Positions expected{spare, 2 * spare, 3 * spare};
+    if (mark != 3 * spare) expected.push_back(mark);
+    expected.push_back(500);
+    EXPECT_EQ(Planned(input), expected) << price;
+  }
 }
 
 TEST(Placement, DenseIsEveryNTokensAndNeverTheEndOfATurn) {

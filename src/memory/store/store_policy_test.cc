@@ -5,6 +5,8 @@
 // (memory/prefix).
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "memory/geometry/named_geometries.h"
 #include "memory/store/pattern_sequence.h"
 
@@ -106,13 +108,40 @@ TEST(StorePlacement, SpareCheckpointsAreTheFirstToGo) {
     return found;
   };
   const uint32_t others = count(false);
-  EXPECT_EQ(count(true), 3u);  // 48, 96, 144; 192 is the mark
+  EXPECT_EQ(count(true), 1u);  // 144; 192 is the mark
   EXPECT_EQ(others, 2u);
   for (uint64_t seed = 10; count(false) == others; ++seed) {
     ASSERT_LT(seed, 1000u);
     Press(lab, 1, 1000 * seed);
   }
   EXPECT_EQ(count(true), 0u);
+}
+
+TEST(StorePlacement, ASpareCheckpointDisplacesNoOrdinaryOne) {
+  for (const char* organisation :
+       {"s0:block=32", "s1:block=32", "s2:block=32", "d0:split=0.5", "s3"}) {
+    SCOPED_TRACE(organisation);
+    ReuseLab lab(Options(organisation, 256 * kKiB));
+    // Planned while memory is plentiful, reached when it is not.
+    std::optional<PatternSequence> sequence = lab.Admit({.prompt = TokensOf(1, 300)});
+    ASSERT_TRUE(sequence.has_value());
+    sequence->RunTo(140);
+    Press(lab, 5, 1000);
+    std::vector<PatternSequence> others;  // which hold what the last of them left free
+    for (uint64_t seed = 2; seed < 5; ++seed) {
+      others.push_back(*lab.Admit({.prompt = TokensOf(seed, 16)}));
+    }
+    auto ordinary = [&lab] {
+      const std::vector<BoundaryInfo> all = lab.store().Boundaries(1000, 0);
+      return std::count_if(all.begin(), all.end(), [](const auto& one) { return !one.spare; });
+    };
+    const auto before = ordinary();
+    const uint64_t evicted = lab.stats().evicted_checkpoints;
+    sequence->RunTo(150);  // past the spare one at 144
+    EXPECT_EQ(ordinary(), before);
+    sequence->RunTo(300);  // past the mark
+    EXPECT_GT(lab.stats().evicted_checkpoints, evicted);
+  }
 }
 
 TEST(StorePlacement, AddCutIsABoundaryLikeANamedOne) {
