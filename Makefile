@@ -4,7 +4,7 @@
 #   make test        set up, build, run the fast tests
 #   make test-slow   the slow suites as well, and that each fault of tests/mutants is caught
 #   make serve       the server on the bundled model, until Ctrl-C
-#   make checks      layering, format and lock annotations (part of what .ci/run adds)
+#   make checks      layering, format, lock annotations and mutants (part of what .ci/run adds)
 #   make format      rewrite the sources in the project's format
 
 MODEL ?= models/harbour-2.8m-q8_0.gguf
@@ -45,6 +45,7 @@ checks:
 	@python3 scripts/check_layers.py
 	@scripts/check_format.sh
 	@scripts/check_threads.sh
+	@scripts/check_mutants.sh
 
 format:
 	@git ls-files '*.h' '*.cc' | xargs clang-format-14 -i
