@@ -33,8 +33,9 @@ ALLOWED = {
     "engine": MEMORY_CORE
     + ["memory/store", "engine/scheduler"]
     + ["compute/tensor", "compute/kernels", "compute/gguf", "compute/tokenizer", "compute/model"],
-    "server": ["base", "port", "engine", "compute/tokenizer", "compute/model", "memory/store",
-               "memory/geometry"],
+    "template": ["base"],
+    "server": ["base", "port", "engine", "template", "compute/tokenizer", "compute/model",
+               "memory/store", "memory/geometry"],
     # Product features that measure or prove the rest; nothing includes them but the command line.
     "verify": ["*"],
     "bench": ["*"],
