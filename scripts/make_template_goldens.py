@@ -12,7 +12,7 @@ vector has that as `huggingface_js`, for tests/golden/template/README.md to expl
 need neither.
 
 constructs.txt: a case is a line "= name", then the template up to the next line that begins with
-"= " or "# ". chats.py-like data is in chats_input.json; its templates are templates/*.jinja.
+"= " or "# ". chats.json has each conversation of chats_input.json with each of templates/*.jinja.
 """
 
 import datetime

@@ -111,7 +111,7 @@ Result<ChatTemplate> ChatTemplate::Compile(std::string_view source, std::string_
   return ChatTemplate(std::make_unique<const jinja::Template>(*std::move(program)), bos, eos);
 }
 
-Result<ChatPrompt> ChatTemplate::Render(const ChatInput& input) const {
+Result<ChatPrompt> ChatTemplate::Render(const ChatInput& input, const jinja::Limits& limits) const {
   TESSERA_RETURN_IF_ERROR(CheckInput(input));
   jinja::MessageEnds ends;
   Value messages;  // known to `ends` by address
@@ -133,7 +133,7 @@ Result<ChatPrompt> ChatTemplate::Render(const ChatInput& input) const {
     }
     return variables;
   };
-  Result<std::string> text = program_->Render(input.now, make_variables, &ends);
+  Result<std::string> text = program_->Render(input.now, limits, make_variables, &ends);
   if (!text.has_value()) {
     return WithName(text.error());
   }

@@ -17,23 +17,22 @@
 // same messages most likely still has the same text.
 //   B1  The interpreter notes how much is written when the body of a `for` ends that was run for
 //       message i itself: from the list, a slice or a filter of it. The last loop that wrote
-//       something for i counts, or else the last that met it.
-//   B2  A message that no loop meets (a system message printed ahead of one over messages[1:]) ends
-//       where the next one begins.
-//   B3  nullopt: the template does not loop over messages (it may count with range), it writes in a
-//       macro, `set` or `filter` block whose text is placed later, or it prints them out of order.
+//       something for i counts.
+//   B2  A message for which no loop wrote (a system message printed ahead of one over messages[1:],
+//       a role that is skipped) ends where the next one begins, if a loop wrote that.
+//   B3  nullopt: neither holds (the template counts with range, or writes in a macro, `set` or
+//       `filter` block whose text is placed later), or a later message begins before that end.
 //       Known ends never decrease with i and none is beyond the text.
 //   B4  The last message ends before what add_generation_prompt adds.
 //
 // Bounds (template/limits.h): both sides are untrusted, the template by file, the messages by
 // request. Size, nesting, steps, bytes made and bytes written are limited; to exceed one is an
-// error. Time grows with template plus messages, or with what the template's own loops do, up to
-// kStepsMax.
+// error. A rendering takes time in proportion to its steps, at most about a second.
 //
 // Failure: Compile gives kBadFile, Render kInvalidArgument, each "chat template 12:5: …" with line
-// and column from 1. What the interpreter does not know (a statement, filter, test, method or
-// function) is refused by Compile, wherever in the template it is. A raise_exception is Render's
-// error with its text.
+// and column from 1, or "messages[3]: …" for an input of the wrong type. What the interpreter does
+// not know (a statement, filter, test, method or function) is refused by Compile, wherever in the
+// template it is. A raise_exception is Render's error with its text.
 // Threads: immutable once compiled; Render may run on any number of threads at once.
 #pragma once
 
@@ -47,6 +46,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "template/limits.h"
 
 namespace tessera {
 
@@ -78,7 +78,7 @@ class ChatTemplate {
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
-  Result<ChatPrompt> Render(const ChatInput& input) const;
+  Result<ChatPrompt> Render(const ChatInput& input, const jinja::Limits& limits = {}) const;
 
   // The template reads the variable `name` somewhere: "tools", or a switch such as
   // "enable_thinking", so that a server can refuse what would change nothing.

@@ -123,9 +123,8 @@ Value Repeat(Workspace& space, const Value& value, int64_t count) {
   const uint64_t times = static_cast<uint64_t>(std::max<int64_t>(count, 0));
   const uint64_t unit =
       value.is(Kind::kString) ? value.text().size() : value.items().size() * sizeof(Value);
-  if (unit != 0 && times > kBytesMadeMax / unit) {
-    space.ChargeMaking(kBytesMadeMax + 1);
-  }
+  const bool too_much = unit != 0 && times > kBytesMadeMax / unit;
+  space.ChargeMaking(too_much ? kBytesMadeMax + 1 : unit * times);
   if (value.is(Kind::kString)) {
     std::string text;
     for (uint64_t i = 0; i < times && unit != 0; ++i) {

@@ -41,10 +41,10 @@ Result<Template> Template::Compile(std::string_view source) {
   }
 }
 
-Result<std::string> Template::Render(const std::tm& now,
+Result<std::string> Template::Render(const std::tm& now, const Limits& limits,
                                      FunctionRef<Variables(Workspace&)> make_variables,
                                      LoopObserver* observer) const {
-  Workspace space(now);
+  Workspace space(now, limits);
   try {
     Interpreter interpreter(&program_, &space, observer);
     for (auto& [name, value] : make_variables(space)) {

@@ -27,7 +27,8 @@ class Template {
   static Result<Template> Compile(std::string_view source);
 
   // `make_variables` makes what the template sees, within the bounds of the rendering.
-  Result<std::string> Render(const std::tm& now, FunctionRef<Variables(Workspace&)> make_variables,
+  Result<std::string> Render(const std::tm& now, const Limits& limits,
+                             FunctionRef<Variables(Workspace&)> make_variables,
                              LoopObserver* observer = nullptr) const;
 
   bool Reads(std::string_view name) const;

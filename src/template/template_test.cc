@@ -27,7 +27,7 @@ Result<std::string> RenderText(std::string_view source) {
   if (!compiled.has_value()) {
     return compiled.error();
   }
-  return compiled->Render(std::tm{}, [](Workspace& space) {
+  return compiled->Render(std::tm{}, Limits{}, [](Workspace& space) {
     return Variables{{"text", space.MakeString("abc")}};
   });
 }
@@ -259,7 +259,7 @@ TEST(TemplateRender, LeavesTheTemplateAsItWas) {
       Template::Compile("{{ x }}{% set x = 1 %}{% set n = namespace(a=1) %}{{ n.a }}");
   ASSERT_TRUE(compiled.has_value());
   for (int i = 0; i < 2; ++i) {
-    const auto text = compiled->Render(std::tm{}, [](Workspace&) { return Variables(); });
+    const auto text = compiled->Render(std::tm{}, Limits{}, [](Workspace&) { return Variables(); });
     ASSERT_TRUE(text.has_value());
     EXPECT_EQ(*text, "1");
   }

@@ -6,8 +6,8 @@
 //
 // V1  Only a namespace changes after it is made. Namespaces belong to the rendering (Workspace),
 //     which empties them at its end, so that a cycle through one is not kept for ever.
-// V2  Lists, dicts and what refers to them nest at most kValueDepthMax deep, so recursion over a value is bounded. What
-//     a namespace holds does not count, and nothing recurses into one.
+// V2  Lists, dicts and what refers to them nest at most kValueDepthMax deep, so recursion over a
+//     value is bounded. What a namespace holds does not count, and nothing recurses into one.
 // V3  Keys of dicts are strings. They keep the order in which they came.
 //
 // A generator is what Python gives for map, select and their like: it can be looped over, and is

@@ -25,16 +25,16 @@ Workspace::~Workspace() {
 void Workspace::Fail(std::string message) const { throw TemplateError(place_, std::move(message)); }
 
 void Workspace::ChargeSteps(uint64_t steps) {
-  steps_ += std::min(steps, kStepsMax + 1);
-  if (steps_ > kStepsMax) {
-    Fail(fmt::format("takes more than {} steps", kStepsMax));
+  steps_ += std::min(steps, limits_.steps_max + 1);
+  if (steps_ > limits_.steps_max) {
+    Fail(fmt::format("takes more than {} steps", limits_.steps_max));
   }
 }
 
 void Workspace::ChargeMaking(uint64_t size_bytes) {
-  bytes_made_ += std::min(size_bytes, kBytesMadeMax + 1);
-  if (bytes_made_ > kBytesMadeMax) {
-    Fail(fmt::format("makes more than {} bytes of text and lists", kBytesMadeMax));
+  bytes_made_ += std::min(size_bytes, limits_.bytes_made_max + 1);
+  if (bytes_made_ > limits_.bytes_made_max) {
+    Fail(fmt::format("makes more than {} bytes of text and lists", limits_.bytes_made_max));
   }
   ChargeSteps(size_bytes / kBytesPerStep);
 }

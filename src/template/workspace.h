@@ -22,7 +22,7 @@ namespace tessera::jinja {
 
 class Workspace {
  public:
-  explicit Workspace(const std::tm& now) : now_(now) {}
+  Workspace(const std::tm& now, const Limits& limits) : now_(now), limits_(limits) {}
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
@@ -49,6 +49,7 @@ class Workspace {
  private:
   Place place_;
   std::tm now_;
+  Limits limits_;
   uint64_t steps_ = 0;
   uint64_t bytes_made_ = 0;
   std::deque<Namespace> namespaces_;  // values point into it
