@@ -83,7 +83,11 @@ class Lexer {
     return {.line = line_, .column = static_cast<uint32_t>(offset - line_begin_ + 1)};
   }
 
+  // An error may lie before what was counted: at the beginning of what has no end.
   [[noreturn]] void Fail(size_t offset, std::string message) {
+    counted_ = 0;
+    line_ = 1;
+    line_begin_ = 0;
     throw TemplateError(PlaceOf(offset), std::move(message));
   }
 

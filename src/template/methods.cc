@@ -20,6 +20,11 @@ size_t SplitsMax(Workspace& space, const Value* value) {
   return splits < 0 ? std::numeric_limits<size_t>::max() : static_cast<size_t>(splits);
 }
 
+// Every other character may begin a piece.
+void ChargeSplitting(Workspace& space, std::string_view text) {
+  space.ChargeMaking(text.size() / 2 * sizeof(std::string_view));
+}
+
 Value StringList(Workspace& space, const std::vector<std::string_view>& pieces) {
   std::vector<Value> items;
   items.reserve(pieces.size());
@@ -32,7 +37,7 @@ Value StringList(Workspace& space, const std::vector<std::string_view>& pieces) 
 Value SplitBy(Workspace& space, const Value& self, const Arguments& arguments, bool from_right) {
   const auto [separator, splits] = Bind(space, arguments, {"sep", "maxsplit"});
   const size_t splits_max = SplitsMax(space, splits);
-  space.ChargeReading(self.text().size());
+  ChargeSplitting(space, self.text());
   if (separator == nullptr || separator->is(Kind::kNone)) {
     return StringList(space, SplitWords(self.text(), splits_max, from_right));
   }
@@ -52,7 +57,7 @@ Value SplitRight(Workspace& space, const Value& self, const Arguments& arguments
 
 Value SplitAtLines(Workspace& space, const Value& self, const Arguments& arguments) {
   const auto [keep_ends] = Bind(space, arguments, {"keepends"});
-  space.ChargeReading(self.text().size());
+  ChargeSplitting(space, self.text());
   return StringList(space, SplitLines(self.text(), keep_ends != nullptr && Truth(*keep_ends)));
 }
 
@@ -113,12 +118,15 @@ bool AnyAffix(Workspace& space, const Arguments& arguments,
   const auto [affix] = Bind(space, arguments, {"prefix"});
   const Value& there = Required(space, arguments, affix, "prefix");
   if (there.is(Kind::kTuple)) {
-    space.ChargeSteps(there.items().size());
     return std::any_of(there.items().begin(), there.items().end(), [&](const Value& item) {
+      space.ChargeSteps(1);
+      space.ChargeReading(item.is(Kind::kString) ? item.text().size() : 0);
       return item.is(Kind::kString) && matches(text, item.text());
     });
   }
-  return matches(text, RequiredText(space, arguments, affix, "prefix"));
+  const std::string_view wanted = RequiredText(space, arguments, affix, "prefix");
+  space.ChargeReading(wanted.size());
+  return matches(text, wanted);
 }
 
 bool BeginsWith(std::string_view text, std::string_view affix) { return text.starts_with(affix); }
@@ -134,6 +142,7 @@ Value EndsWith(Workspace& space, const Value& self, const Arguments& arguments) 
 Value RemovePrefix(Workspace& space, const Value& self, const Arguments& arguments) {
   const auto [prefix] = Bind(space, arguments, {"prefix"});
   const std::string_view affix = RequiredText(space, arguments, prefix, "prefix");
+  space.ChargeReading(affix.size());
   const std::string_view text = self.text();
   return space.MakeString(text.starts_with(affix) ? text.substr(affix.size()) : text);
 }
@@ -141,6 +150,7 @@ Value RemovePrefix(Workspace& space, const Value& self, const Arguments& argumen
 Value RemoveSuffix(Workspace& space, const Value& self, const Arguments& arguments) {
   const auto [suffix] = Bind(space, arguments, {"suffix"});
   const std::string_view affix = RequiredText(space, arguments, suffix, "suffix");
+  space.ChargeReading(affix.size());
   const std::string_view text = self.text();
   return space.MakeString(text.ends_with(affix) ? text.substr(0, text.size() - affix.size())
                                                 : text);
@@ -233,7 +243,8 @@ Value HasCase(Workspace& space, const Value& self, const Arguments& arguments) {
 Value Get(Workspace& space, const Value& self, const Arguments& arguments) {
   const auto [key, otherwise] = Bind(space, arguments, {"key", "default"});
   const Value& name = Required(space, arguments, key, "key");
-  const Value* there = name.is(Kind::kString) ? self.dict().Find(name.text()) : nullptr;
+  const Value* there =
+      name.is(Kind::kString) ? FindEntry(space, self.dict(), name.text()) : nullptr;
   return there != nullptr ? *there : otherwise != nullptr ? *otherwise : Value::None();
 }
 

@@ -183,7 +183,7 @@ bool EqualDicts(Workspace& space, const DictBody& left, const DictBody& right) {
     return false;
   }
   for (const auto& [key, value] : left.entries()) {
-    const Value* other = right.Find(*key);
+    const Value* other = FindEntry(space, right, *key);
     if (other == nullptr || !Equal(space, value, *other)) {
       return false;
     }
@@ -205,7 +205,7 @@ bool Contains(Workspace& space, Operator op, const Value& container, const Value
       return std::any_of(container.items().begin(), container.items().end(),
                          [&](const Value& other) { return Equal(space, item, other); });
     case Kind::kDict:
-      return item.is(Kind::kString) && container.dict().Find(item.text()) != nullptr;
+      return item.is(Kind::kString) && FindEntry(space, container.dict(), item.text()) != nullptr;
     case Kind::kUndefined:
       return false;  // it is empty
     default:
@@ -433,7 +433,7 @@ Value GetItem(Workspace& space, const Value& object, const Value& key) {
   }
   if (key.is(Kind::kString)) {
     if (object.is(Kind::kDict)) {
-      if (const Value* entry = object.dict().Find(key.text()); entry != nullptr) {
+      if (const Value* entry = FindEntry(space, object.dict(), key.text()); entry != nullptr) {
         return *entry;
       }
     }
@@ -458,7 +458,7 @@ Value GetItem(Workspace& space, const Value& object, const Value& key) {
 
 Value GetSlice(Workspace& space, const Value& object, const SliceBounds& bounds) {
   if (object.is(Kind::kString)) {
-    space.ChargeMaking(object.text().size());  // offsets, and the result
+    space.ChargeMaking(object.text().size() * sizeof(size_t));  // the offsets
     const std::vector<size_t> offsets = CharacterOffsets(object.text());
     std::string text;
     for (const size_t i : Indices(space, static_cast<int64_t>(offsets.size()) - 1, bounds)) {
@@ -478,6 +478,11 @@ Value GetSlice(Workspace& space, const Value& object, const SliceBounds& bounds)
     FailLookup(space, object, "slice");
   }
   return Value();
+}
+
+const Value* FindEntry(Workspace& space, const DictBody& dict, std::string_view key) {
+  space.ChargeReading(4 * key.size());  // a few comparisons
+  return dict.Find(key);
 }
 
 std::shared_ptr<const ListBody> Items(Workspace& space, const Value& value) {

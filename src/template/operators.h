@@ -52,6 +52,9 @@ struct SliceBounds {
 };
 Value GetSlice(Workspace& space, const Value& object, const SliceBounds& bounds);
 
+// The entry, or null. A long key takes as long to compare as it takes to read.
+const Value* FindEntry(Workspace& space, const DictBody& dict, std::string_view key);
+
 // What a `for` runs over: items, characters, keys; nothing for undefined.
 std::shared_ptr<const ListBody> Items(Workspace& space, const Value& value);
 int64_t Length(Workspace& space, const Value& value);

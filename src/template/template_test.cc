@@ -85,6 +85,7 @@ TEST(TemplateCompile, PlacesErrorsOfSyntax) {
   EXPECT_EQ(CompileError("{% if x %}\n{% for y in z %}\n{% endif %}"), "3:4: 'endif' ends nothing");
   EXPECT_EQ(CompileError("a\n{% if x %}b"), "2:11: the block that begins here lacks its 'endif'");
   EXPECT_EQ(CompileError("a\n  {% if x"), "2:3: statement without '%}'");
+  EXPECT_EQ(CompileError("a\n  {% if x\n\n y"), "2:3: statement without '%}'");
   EXPECT_EQ(CompileError("a {{ 'b }}"), "1:6: string without its closing quote");
   EXPECT_EQ(CompileError("{# a"), "1:1: comment without '#}'");
   EXPECT_EQ(CompileError("{% raw %}a"), "1:3: raw without endraw");
@@ -205,6 +206,10 @@ TEST(TemplateBounds, EndRunawayWork) {
            big + hundred_thousand + "{{ a[5] }}{% endfor %}",
            big + hundred_thousand + "{{ a.strip('xyz') }}{% endfor %}",
            big + "{{ a.strip('yz' ~ a) }}",
+           big + hundred_thousand + "{{ a.startswith(a) }}{% endfor %}",
+           big + hundred_thousand + "{{ a.removeprefix(a) }}{% endfor %}",
+           big + "{% set d = dict({a: 1}) %}" + hundred_thousand + "{{ d[a] }}{% endfor %}",
+           "{% set a = ',' * 60000000 %}{{ a.split(',') | length }}",
            big + "{{ a | replace('x', a) }}",
            big + "{{ a | list | join(a) }}",
            big + hundred_thousand + "{{ a }}{% endfor %}",
