@@ -138,6 +138,9 @@ struct Ask {
   bool lookup = true;
   bool from_row = true;
   bool may_fork = false;
+  bool grows = false;  // reserves its prompt and one block: Grow before each step
+  double headroom = 0;
+  bool resumed = false;
 };
 
 class PatternSequence {
@@ -360,6 +363,12 @@ class ReuseLab {
     SequenceRequest request;
     request.max_tokens = ask.prompt.size() + ask.generate;
     request.may_fork = ask.may_fork;
+    request.headroom = ask.headroom;
+    request.resumed = ask.resumed;
+    if (ask.grows) {
+      request.reserve_tokens =
+          std::min<uint64_t>(request.max_tokens, ask.prompt.size() + store_->block_tokens());
+    }
     request.prompt = ask.prompt;
     request.salt = ask.salt;
     request.checkpoint_at = ask.checkpoint_at;

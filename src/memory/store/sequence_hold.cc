@@ -53,6 +53,9 @@ void SequenceHold::PlanCuts(const SequenceRequest& request) {
   input.spec = reuse.placement;
   input.grid = reuse.checkpoint_grid;
   input.match = match_;
+  if (request.plan_tokens > 0) {
+    input.match.prompt_tokens = std::min(match_.prompt_tokens, request.plan_tokens);
+  }
   input.keeps_rows = memory_->keeps_rows();
   input.named = request.checkpoint_at;
   input.message_ends = request.message_ends;
@@ -115,11 +118,76 @@ bool SequenceHold::AddCut(uint32_t position) {
   return true;
 }
 
+// ---- What it may still take.
+
+uint32_t SequenceHold::PagesToGrow(uint64_t tokens) const {
+  const Organisation& table = memory_->table();
+  if (memory_->attention() == nullptr || tokens <= terms_.reserve_tokens) return 0;
+  return table.AttentionPages(tokens) - table.AttentionPages(terms_.reserve_tokens);
+}
+
+void SequenceHold::SetReserved(uint64_t tokens) {
+  if (memory_->attention() == nullptr) return;  // max_tokens from the start
+  const uint64_t whole_pages = RoundUp(tokens, memory_->page_tokens());
+  terms_.reserve_tokens = std::max(terms_.reserve_tokens, std::min(terms_.max_tokens, whole_pages));
+}
+
+uint32_t SequenceHold::promised_images() const {
+  if (memory_->state() == nullptr) return 0;
+  return memory_->image_pages() > 0 ? promise_.state.pages() / memory_->image_pages()
+                                    : promise_.slots.slots();
+}
+
+uint32_t SequenceHold::Grow(LedgerLock& lock, uint64_t tokens) {
+  TESSERA_CHECK(step_tokens_ == 0 && !paused_ && tokens <= terms_.max_tokens);
+  const uint32_t pages = PagesToGrow(tokens);
+  if (pages > 0 && !memory_->AddPromise(lock, {.attention_pages = pages}, &promise_)) {
+    const uint32_t free = memory_->ledger().pool(memory_->table().attention_pool).free_pages();
+    return pages - std::min(free, pages - 1);
+  }
+  SetReserved(tokens);
+  return 0;
+}
+
+HeldPages SequenceHold::held_pages() const {
+  const Organisation& table = memory_->table();
+  const int pool = table.attention_pool >= 0 ? table.attention_pool : table.state_pool;
+  HeldPages pages;
+  if (pool == table.attention_pool) {
+    pages.unused += promise_.attention.pages();
+    pages.all += static_cast<uint32_t>(own_pages_.size());
+  }
+  if (pool == table.state_pool) {
+    pages.unused += promise_.state.pages();
+    for (const ImageHold& image : images_) pages.all += image.held ? memory_->image_pages() : 0;
+  }
+  pages.all += pages.unused;
+  return pages;
+}
+
+void SequenceHold::Pause(LedgerLock& lock) {
+  TESSERA_CHECK(step_tokens_ == 0 && !paused_);
+  if (memory_->retainer().on()) memory_->retainer().Ended(lock, &retentions_);
+  given_back_ = {.attention_pages = promise_.attention.pages(), .images = promised_images()};
+  promise_ = memory_->EmptyPromise();
+  paused_ = true;
+}
+
+bool SequenceHold::Resume(LedgerLock& lock, uint64_t tokens, double headroom) {
+  TESSERA_CHECK(paused_ && tokens <= terms_.max_tokens);
+  Ask ask = given_back_;
+  ask.attention_pages += PagesToGrow(tokens);
+  if (!memory_->HasRoom(ask, headroom) || !memory_->AddPromise(lock, ask, &promise_)) return false;
+  SetReserved(tokens);
+  paused_ = false;
+  return true;
+}
+
 // ---- Steps.
 
 StateView SequenceHold::BeginStep(LedgerLock& lock, uint32_t tokens, bool fork) {
-  TESSERA_CHECK(step_tokens_ == 0);
-  TESSERA_CHECK(tokens > 0 && tokens <= terms_.max_tokens - position_);
+  TESSERA_CHECK(step_tokens_ == 0 && !paused_);
+  TESSERA_CHECK(tokens > 0 && tokens <= terms_.reserve_tokens - position_);
   TESSERA_CHECK(!fork || terms_.may_fork);
   step_tokens_ = tokens;
   StateView view;
@@ -373,8 +441,12 @@ Status SequenceHold::Validate() const {
                   fmt::format("sequence: {} are {}, not {}", what, actual, expected));
   };
   if (memory_->attention() != nullptr) {
-    const uint64_t own = table.AttentionPages(terms_.max_tokens) - first_own_page();
-    const uint64_t there = own_pages_.size() + promise_.attention.pages();
+    const uint64_t own = table.AttentionPages(terms_.reserve_tokens) - first_own_page();
+    const uint64_t there =
+        own_pages_.size() + (paused_ ? given_back_.attention_pages : promise_.attention.pages());
+    if (paused_ && promise_.attention.pages() > 0) {
+      return wrong("pages promised while paused", promise_.attention.pages(), 0);
+    }
     // A published block that nobody goes on from (the last one) had nothing reserved for its copy.
     if (there != own && !(last_page_published_ && there == own + 1)) {
       return wrong("attention pages held and promised", there, own);
@@ -399,11 +471,9 @@ Status SequenceHold::Validate() const {
   // A published image that nobody goes on from (the last one) had nothing reserved for it.
   const uint32_t least = terms_.images() - std::min(terms_.images(), held);
   const uint32_t most = terms_.images() + to_read - held;
-  const uint32_t promised = memory_->image_pages() > 0
-                                ? promise_.state.pages() / memory_->image_pages()
-                                : promise_.slots.slots();
+  const uint32_t promised = paused_ ? given_back_.images : promised_images();
   if (promised < least || promised > most) return wrong("promised images", promised, most);
-  if (table.slot_bytes > 0 && promise_.slots.slots() != promised) {
+  if (table.slot_bytes > 0 && !paused_ && promise_.slots.slots() != promised) {
     return wrong("promised slots", promise_.slots.slots(), promised);
   }
   return Status::Ok();

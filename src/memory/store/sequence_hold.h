@@ -12,9 +12,10 @@
 // EndStep lets the old page go. Groups after the published ones of a page with many are not shared:
 // the sequence goes on writing them in place. An adopted partial block is copied the same way.
 //
-// H1  Own attention pages held + promised = those of max_tokens beyond the shared ones, and one
+// H1  Own attention pages held + promised = those of reserve_tokens beyond the shared ones, and one
 //     more while a published block waits to be copied; images held + promised = 1, one more while a
-//     published image waits to be read, and one more when it may fork. So BeginStep never fails.
+//     published image waits to be read, and one more when it may fork. So BeginStep never fails. While
+//     paused the promise is empty, and what it was is known.
 // H2  Every table has its full size from admission on, so BeginStep and EndStep allocate nothing.
 // H3  An image or group that is published is only ever a source.
 //
@@ -51,6 +52,12 @@ class SequenceHold {
   uint32_t TokensToCut() const;
   bool AddCut(uint32_t position);
 
+  uint32_t Grow(LedgerLock& lock, uint64_t tokens);
+  HeldPages held_pages() const;
+  void Pause(LedgerLock& lock);
+  bool Resume(LedgerLock& lock, uint64_t tokens, double headroom);
+  bool paused() const { return paused_; }
+
   StateView BeginStep(LedgerLock& lock, uint32_t tokens, bool fork);
   void CopyShared() const;
   void EndStep(LedgerLock& lock);
@@ -75,6 +82,10 @@ class SequenceHold {
 
   void PrepareTables(LedgerLock& lock);
   void PlanCuts(const SequenceRequest& request);
+  uint32_t promised_images() const;
+  // Pages of attention that reserving for `tokens` adds.
+  uint32_t PagesToGrow(uint64_t tokens) const;
+  void SetReserved(uint64_t tokens);
   void TakeAttention(LedgerLock& lock, uint64_t end_token);
   void ReplaceLastPage(LedgerLock& lock);
   void FillAttention(StateView* view) const;
@@ -109,6 +120,8 @@ class SequenceHold {
   PublishPath path_;
   uint64_t position_ = 0;
   uint32_t step_tokens_ = 0;  // 0: no step is open
+  bool paused_ = false;
+  Ask given_back_;  // while paused
   uint32_t first_new_group_ = 0;
   uint32_t last_new_group_ = 0;
 

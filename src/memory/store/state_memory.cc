@@ -122,15 +122,41 @@ uint32_t StateMemory::FirstExtraPage(size_t kind) const {
 
 // ---- Promises.
 
-uint64_t StateMemory::PagesNow(const StateNeed& need, size_t pool) const {
-  uint64_t pages = need.pages[pool];
-  if (need.slots > 0 && static_cast<int>(pool) == table_.state_pool) {
-    pages += ledger_->slabs()->PagesToReserve(need.slots);
+uint64_t StateMemory::PagesNow(const Ask& ask, size_t pool) const {
+  uint64_t pages = static_cast<int>(pool) == table_.attention_pool ? ask.attention_pages : 0;
+  if (static_cast<int>(pool) == table_.state_pool) {
+    pages += uint64_t{ask.images} * image_pages_;
+    if (ledger_->slabs() != nullptr) pages += ledger_->slabs()->PagesToReserve(ask.images);
   }
   return pages;
 }
 
-Admission StateMemory::CanPromise(const Terms& terms, std::string* reason) const {
+Ask StateMemory::AskOf(const Terms& terms) const {
+  return {.attention_pages = table_.AttentionPages(terms.reserve_tokens) -
+                             table_.AttentionPages(terms.shared_tokens),
+          .images = state() != nullptr ? terms.images() : 0};
+}
+
+bool StateMemory::HasRoom(const Ask& ask, double headroom) const {
+  for (size_t i = 0; i < table_.pools.size(); ++i) {
+    if (PagesNow(ask, i) + HeadroomPages(headroom, i) > PagesToTake(i)) return false;
+  }
+  return true;
+}
+
+uint64_t StateMemory::HeadroomPages(double headroom, size_t pool) const {
+  // 0.29 · 100 is 28.999…: a share that was meant to be whole pages is.
+  constexpr double kRounding = 1e-6;
+  const double total = ledger_->pool(static_cast<int>(pool)).total_pages();
+  return static_cast<uint64_t>(headroom * total + kRounding);
+}
+
+uint64_t StateMemory::PagesToTake(size_t pool) const {
+  const int index = static_cast<int>(pool);
+  return uint64_t{ledger_->pool(index).free_pages()} + ledger_->cached_pages(index);
+}
+
+Admission StateMemory::CanPromise(const Terms& terms, double headroom, std::string* reason) const {
   Terms whole = terms;
   whole.shared_tokens = 0;
   const std::vector<uint64_t> alone = PagesFor(table_, NeedOf(table_, whole), 1);
@@ -144,39 +170,44 @@ Admission StateMemory::CanPromise(const Terms& terms, std::string* reason) const
         rows_.BudgetFor(PoolBytesOf(table_, whole, 1)));
     return Admission::kNeverFits;
   }
-  const StateNeed need = NeedOf(table_, terms);
+  const Ask ask = AskOf(terms);
   for (size_t i = 0; i < table_.pools.size(); ++i) {
-    const int pool = static_cast<int>(i);
-    const uint64_t now = PagesNow(need, i);
-    const uint64_t there = uint64_t{ledger_->pool(pool).free_pages()} + ledger_->cached_pages(pool);
-    if (now <= there) continue;
-    *reason = fmt::format(
-        "{} tokens need {} pages of pool '{}', which has {} of {} free or cached now",
-        terms.max_tokens, now, table_.pools[i].name, there, ledger_->pool(pool).total_pages());
+    const uint64_t now = PagesNow(ask, i);
+    const uint64_t room = HeadroomPages(headroom, i);
+    const uint64_t there = PagesToTake(i);
+    if (now + room <= there) continue;
+    *reason =
+        fmt::format("{} tokens need {} pages of pool '{}'{}, which has {} of {} free or cached now",
+                    terms.reserve_tokens, now, table_.pools[i].name,
+                    room > 0 ? fmt::format(" beside a headroom of {}", room) : "", there,
+                    ledger_->pool(static_cast<int>(i)).total_pages());
     return Admission::kMustWait;
   }
   return Admission::kAdmitted;
 }
 
-bool StateMemory::MakePromise(LedgerLock& lock, const Terms& terms, Promise* promise) {
-  const StateNeed need = NeedOf(table_, terms);
+bool StateMemory::AddPromise(LedgerLock& lock, const Ask& ask, Promise* promise) {
   for (size_t i = 0; i < table_.pools.size(); ++i) {
     const int pool = static_cast<int>(i);
-    auto enough = [&] { return PagesNow(need, i) <= ledger_->pool(pool).free_pages(); };
+    auto enough = [&] { return PagesNow(ask, i) <= ledger_->pool(pool).free_pages(); };
     if (enough()) continue;
     if (index_ == nullptr || !index_->MakeRoom(lock, pool, enough)) return false;
   }
   if (attention() != nullptr) {
-    promise->attention = *ledger_->pool(table_.attention_pool)
-                              .Reserve(table_.AttentionPages(terms.max_tokens) -
-                                       table_.AttentionPages(terms.shared_tokens));
+    promise->attention.Merge(*ledger_->pool(table_.attention_pool).Reserve(ask.attention_pages));
   }
-  if (state() != nullptr) {
-    promise->state =
-        *ledger_->pool(table_.state_pool).Reserve(terms.images() * ImagePages(table_, terms));
-  }
-  if (ledger_->slabs() != nullptr) promise->slots = *ledger_->slabs()->Reserve(terms.images());
+  if (state() == nullptr) return true;
+  promise->state.Merge(*ledger_->pool(table_.state_pool).Reserve(ask.images * image_pages_));
+  if (ledger_->slabs() != nullptr) promise->slots.Merge(*ledger_->slabs()->Reserve(ask.images));
   return true;
+}
+
+Promise StateMemory::EmptyPromise() const {
+  Promise promise;
+  if (attention() != nullptr) promise.attention = *ledger_->pool(table_.attention_pool).Reserve(0);
+  if (state() != nullptr) promise.state = *ledger_->pool(table_.state_pool).Reserve(0);
+  if (ledger_->slabs() != nullptr) promise.slots = *ledger_->slabs()->Reserve(0);
+  return promise;
 }
 
 void StateMemory::CountAdmission(LedgerLock& lock, const Match& match) {

@@ -36,6 +36,12 @@ struct ImageHold {
   bool published = false;         // it is a checkpoint: never written again
 };
 
+// What is to be promised.
+struct Ask {
+  uint32_t attention_pages = 0;
+  uint32_t images = 0;
+};
+
 // What one admission promised and has not used yet.
 struct Promise {
   Reservation attention;
@@ -72,11 +78,17 @@ class StateMemory : public FreedBytes {
   uint32_t FirstExtraPage(size_t kind) const;
   uint32_t ExtraPageCount(size_t kind) const;
 
-  // Whether the terms can be promised now, were all that nobody holds evicted. When not, `reason`
-  // names the pool and the numbers.
-  Admission CanPromise(const Terms& terms, std::string* reason) const;
-  // After kAdmitted: evicts what is in the way. False when retention forbids that.
-  bool MakePromise(LedgerLock& lock, const Terms& terms, Promise* promise);
+  // Whether the terms can be promised now, were all that nobody holds evicted, and leave
+  // ⌊headroom · total⌋ pages of each pool after that. When not, `reason` names the pool and the
+  // numbers.
+  Admission CanPromise(const Terms& terms, double headroom, std::string* reason) const;
+  Ask AskOf(const Terms& terms) const;
+  Promise EmptyPromise() const;  // of every pool
+  // The same of what is asked for, by somebody who was admitted.
+  bool HasRoom(const Ask& ask, double headroom) const;
+  // Evicts what is in the way and adds to `promise`. False, with nothing added, when there is not
+  // as much, or retention forbids it.
+  bool AddPromise(LedgerLock& lock, const Ask& ask, Promise* promise);
   // The request goes ahead with this match.
   void CountAdmission(LedgerLock& lock, const Match& match);
   // One more image, or page of attention, for publishing: from what is free or may be displaced.
@@ -118,8 +130,10 @@ class StateMemory : public FreedBytes {
   }
   Ledger::Options LedgerOptions(uint32_t row_units) const;
   void MakeIndex(uint32_t row_units);
-  // Free pages that the terms take of a pool now: slots as the slab pages they lack.
-  uint64_t PagesNow(const StateNeed& need, size_t pool) const;
+  // Free pages that are taken of a pool now: slots as the slab pages they lack.
+  uint64_t PagesNow(const Ask& ask, size_t pool) const;
+  uint64_t HeadroomPages(double headroom, size_t pool) const;
+  uint64_t PagesToTake(size_t pool) const;  // free, or cached and nobody's
   void FillOffsets(ImageHold* image) const;
   uint64_t SlotOffset(SlotId slot) const;
   PoolStats StatsOfPool(LedgerLock& lock, size_t pool) const;

@@ -13,12 +13,13 @@
 
 namespace tessera::store {
 
-// What a sequence asks for.
+// What a sequence asks for. NeedOf and what follows from it are of all max_tokens.
 struct Terms {
   uint64_t max_tokens = 0;
   bool may_fork = false;
   uint32_t extra_image_pages = 0;  // of kinds beyond the organisation's, in every image
   uint64_t shared_tokens = 0;      // whole pages of attention that others hold already
+  uint64_t reserve_tokens = 0;     // of max_tokens: those that have their memory
 
   uint32_t images() const { return may_fork ? 2 : 1; }
 };

@@ -24,6 +24,9 @@ Status CheckOptions(const StoreOptions& options) {
 struct StateStore::Impl {
   store::StateMemory memory;
 
+  store::Terms TermsOf(const SequenceRequest& request) const;
+  // Before anything is looked up: whether it would fit if all whole blocks of its prompt were shared.
+  bool MayFitWithLuck(const store::Terms& terms, const SequenceRequest& request) const;
   Match Find(LedgerLock& lock, const SequenceRequest& request) const;
 };
 
@@ -54,13 +57,20 @@ Result<std::unique_ptr<StateStore>> StateStore::Create(const StoreOptions& optio
 const StateShape& StateStore::shape() const { return impl_->memory.shape(); }
 const Organisation& StateStore::organisation() const { return impl_->memory.table(); }
 
+uint32_t StateStore::block_tokens() const {
+  return impl_->memory.attention() != nullptr ? impl_->memory.page_tokens() : kGroupTokens;
+}
+
 StateNeed StateStore::NeedFor(uint64_t max_tokens, bool may_fork) const {
-  return store::NeedOf(organisation(),
-                       {max_tokens, may_fork, impl_->memory.extra_image_pages(), 0});
+  return store::NeedOf(organisation(), {.max_tokens = max_tokens,
+                                        .may_fork = may_fork,
+                                        .extra_image_pages = impl_->memory.extra_image_pages()});
 }
 
 uint64_t StateStore::BudgetFor(uint64_t max_tokens, bool may_fork) const {
-  const store::Terms terms{max_tokens, may_fork, impl_->memory.extra_image_pages(), 0};
+  const store::Terms terms{.max_tokens = max_tokens,
+                           .may_fork = may_fork,
+                           .extra_image_pages = impl_->memory.extra_image_pages()};
   return impl_->memory.rows().BudgetFor(store::PoolBytesOf(organisation(), terms, 1));
 }
 
@@ -69,10 +79,32 @@ Result<uint64_t> StateStore::BudgetForSequences(const StateShape& shape,
                                                 uint32_t sequences, uint64_t max_tokens,
                                                 bool may_fork) {
   TESSERA_ASSIGN_OR_RETURN(Organisation table, DescribeOrganisation(organisation, shape));
-  return store::PoolBytesOf(table, {max_tokens, may_fork, 0, 0}, sequences);
+  return store::PoolBytesOf(table, {.max_tokens = max_tokens, .may_fork = may_fork}, sequences);
 }
 
 // ---- Admission.
+
+store::Terms StateStore::Impl::TermsOf(const SequenceRequest& request) const {
+  TESSERA_CHECK(request.max_tokens >= request.prompt.size());
+  TESSERA_CHECK(request.reserve_tokens <= request.max_tokens);
+  TESSERA_CHECK(request.reserve_tokens == 0 || request.reserve_tokens >= request.prompt.size());
+  store::Terms terms;
+  terms.max_tokens = request.max_tokens;
+  terms.may_fork = request.may_fork;
+  terms.extra_image_pages = memory.extra_image_pages();
+  terms.reserve_tokens = request.reserve_tokens > 0 ? request.reserve_tokens : request.max_tokens;
+  if (memory.attention() == nullptr) terms.reserve_tokens = terms.max_tokens;
+  return terms;
+}
+
+bool StateStore::Impl::MayFitWithLuck(const store::Terms& terms,
+                                      const SequenceRequest& request) const {
+  store::Terms best = terms;
+  if (memory.attention() != nullptr) {
+    best.shared_tokens = request.prompt.size() / memory.page_tokens() * memory.page_tokens();
+  }
+  return memory.HasRoom(memory.AskOf(best), request.headroom);
+}
 
 Match StateStore::Impl::Find(LedgerLock& lock, const SequenceRequest& request) const {
   if (memory.index() != nullptr && request.lookup && !request.prompt.empty()) {
@@ -87,15 +119,18 @@ Match StateStore::Impl::Find(LedgerLock& lock, const SequenceRequest& request) c
 
 AdmitResult StateStore::Admit(const SequenceRequest& request) {
   store::StateMemory& memory = impl_->memory;
-  TESSERA_CHECK(request.max_tokens >= request.prompt.size());
+  store::Terms terms = impl_->TermsOf(request);
   LedgerLock lock(memory.ledger());
   AdmitResult result;
+  if (!impl_->MayFitWithLuck(terms, request)) {
+    result.outcome = memory.CanPromise(terms, request.headroom, &result.reason);
+    return result;
+  }
   Match match = impl_->Find(lock, request);
   Lease lease;
   if (match.boundary.valid()) lease = memory.index()->Adopt(lock, match);
-  store::Terms terms{request.max_tokens, request.may_fork, memory.extra_image_pages(),
-                     lease.shared_tokens()};
-  result.outcome = memory.CanPromise(terms, &result.reason);
+  terms.shared_tokens = lease.shared_tokens();
+  result.outcome = memory.CanPromise(terms, request.headroom, &result.reason);
   if (result.outcome == Admission::kMustWait && lease.held() && !memory.has_sequences()) {
     // The checkpoint and the block to be copied are the pages that are missing, and nobody is there
     // whose end would help.
@@ -103,10 +138,11 @@ AdmitResult StateStore::Admit(const SequenceRequest& request) {
     match.boundary = NodeId();
     match.report = ComputedReport(match.report.prompt_tokens, ComputeReason::kEvicted);
     terms.shared_tokens = 0;
-    result.outcome = memory.CanPromise(terms, &result.reason);
+    result.outcome = memory.CanPromise(terms, request.headroom, &result.reason);
   }
-  store::Promise promise;
-  if (result.outcome == Admission::kAdmitted && !memory.MakePromise(lock, terms, &promise)) {
+  store::Promise promise = memory.EmptyPromise();
+  if (result.outcome == Admission::kAdmitted &&
+      !memory.AddPromise(lock, memory.AskOf(terms), &promise)) {
     result.outcome = Admission::kMustWait;
     result.reason = "what is cached is retained for sequences that run";
   }
@@ -114,7 +150,7 @@ AdmitResult StateStore::Admit(const SequenceRequest& request) {
     if (lease.held()) memory.index()->Release(lock, &lease);
     return result;
   }
-  memory.CountAdmission(lock, match);
+  if (!request.resumed) memory.CountAdmission(lock, match);
   std::unique_ptr<SequenceState::State> state(new SequenceState::State{store::SequenceHold(
       lock, &memory, request, terms, match, std::move(lease), std::move(promise))});
   result.sequence = SequenceState(std::move(state));
@@ -167,6 +203,30 @@ SequenceState::~SequenceState() = default;
 
 uint64_t SequenceState::position() const { return state_->hold.position(); }
 uint64_t SequenceState::max_tokens() const { return state_->hold.terms().max_tokens; }
+uint64_t SequenceState::reserved_tokens() const { return state_->hold.terms().reserve_tokens; }
+bool SequenceState::paused() const { return state_->hold.paused(); }
+
+uint32_t SequenceState::Grow(uint64_t tokens) {
+  if (tokens <= reserved_tokens()) return 0;
+  LedgerLock lock(state_->hold.memory().ledger());
+  return state_->hold.Grow(lock, tokens);
+}
+
+HeldPages SequenceState::held_pages() const {
+  LedgerLock lock(state_->hold.memory().ledger());
+  return state_->hold.held_pages();
+}
+
+void SequenceState::Pause() {
+  LedgerLock lock(state_->hold.memory().ledger());
+  state_->hold.Pause(lock);
+}
+
+bool SequenceState::Resume(uint64_t tokens, double headroom) {
+  LedgerLock lock(state_->hold.memory().ledger());
+  return state_->hold.Resume(lock, tokens, headroom);
+}
+
 const MatchReport& SequenceState::match() const { return state_->hold.match(); }
 std::span<const float> SequenceState::kept_row() const {
   LedgerLock lock(state_->hold.memory().ledger());  // others may be clearing the entry

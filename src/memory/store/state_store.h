@@ -7,14 +7,21 @@
 // A sequence:
 //
 //   (none) --Admit--> Admitted --BeginStep--> InStep --EndStep--> Admitted --(dropped)--> (none)
-//                        ^  |
-//                        +--+ Publish
+//                        ^  |                          ^  |
+//                        +--+ Publish, Grow            |  Pause
+//                                                    Resume |
+//                                                      |  v
+//                                                     Paused --(dropped)--> (none)
 //
 //   Admit      finds the longest prefix of the prompt whose state is there, takes hold of it, and
 //              reserves, over all kinds and before anything is computed, the pages of the rest of
-//              `max_tokens` of attention and of the live image (two when the sequence may fork);
-//              cached state that nobody holds gives way. After a grant no allocation of the
-//              sequence can fail. The sequence begins at position() = match().reused
+//              `reserve_tokens` of attention, the copy of a shared block among them, and of the live
+//              image (two when the sequence may fork); cached state that nobody holds gives way.
+//              After a grant no allocation up to reserved_tokens() can fail. The sequence begins at
+//              position() = match().reused
+//   Grow       reserves for more tokens, in the same way
+//   Pause      gives back what is reserved and not used; what is computed stays, and is nobody
+//              else's. Resume reserves as much again
 //   BeginStep  takes pages for the tokens the step will write and hands out their addresses. Where
 //              the image or the last block is shared it hands out fresh members to write and leaves
 //              the others as they are: a checkpoint is the old image, nothing is copied
@@ -96,7 +103,12 @@ struct StateNeed {
 
 struct SequenceRequest {
   uint64_t max_tokens = 0;  // positions: the prompt and what is generated
-  bool may_fork = false;    // steps may leave the image they read as it was
+  // Of these, those whose memory is reserved at once, at least the prompt's; Grow asks for the rest.
+  // 0: all.
+  uint64_t reserve_tokens = 0;
+  // This share of every pool, rounded down to pages, must stay free or cached after the admission.
+  double headroom = 0;
+  bool may_fork = false;  // steps may leave the image they read as it was
   // Reuse. Without a prompt nothing is looked up and nothing can be published.
   std::span<const TokenId> prompt = {};
   std::string_view salt = {};  // only requests of the same salt share; "" is one too
@@ -104,6 +116,16 @@ struct SequenceRequest {
   std::span<const uint32_t> message_ends = {};   // likewise where its messages end; the default's
   bool lookup = true;                            // false: compute everything (reason `disabled`)
   bool from_row = true;                          // the caller can start from a kept row alone
+  // Boundaries are planned within so many tokens of the prompt: what follows in it was generated.
+  // 0: all.
+  uint32_t plan_tokens = 0;
+  bool resumed = false;  // was admitted before: neither a look-up nor a wish of one more request
+};
+
+// What taking a sequence's memory back would free, in pages of the pool that Grow takes from.
+struct HeldPages {
+  uint32_t unused = 0;  // reserved: what Pause gives back
+  uint32_t all = 0;     // what dropping it does, but for pages that it shares
 };
 
 enum class Admission : uint8_t { kAdmitted, kMustWait, kNeverFits };
@@ -196,8 +218,19 @@ class SequenceState {
   SequenceState& operator=(SequenceState&& other) noexcept;
   ~SequenceState();
 
-  uint64_t position() const;    // tokens whose state is complete
-  uint64_t max_tokens() const;  // admitted for
+  uint64_t position() const;         // tokens whose state is complete
+  uint64_t max_tokens() const;       // admitted for
+  uint64_t reserved_tokens() const;  // of which have their memory; max_tokens() without attention
+  // With no step open: reserves for positions [0, tokens), at most max_tokens(). 0 when it has them,
+  // else the pages that lack; then nothing has been reserved.
+  uint32_t Grow(uint64_t tokens);
+  HeldPages held_pages() const;
+  // With no step open. Ends what is retained for this sequence.
+  void Pause();
+  // Whether the memory is there, for [0, tokens) too; else nothing has changed but that cached state
+  // may be gone.
+  bool Resume(uint64_t tokens, double headroom);
+  bool paused() const;
   const MatchReport& match() const;
   // When match().from_row: the fp32 final-norm row of the prompt's last token, [row_width], until
   // the first EndStep.
@@ -251,6 +284,8 @@ class StateStore {
 
   const StateShape& shape() const;
   const Organisation& organisation() const;
+  // Tokens of a page of attention, the block that decodes grow by; without attention those of a group.
+  uint32_t block_tokens() const;
 
   StateNeed NeedFor(uint64_t max_tokens, bool may_fork = false) const;
   // The least budget with which an otherwise empty store admits it; 2^64-1 when none could.

@@ -415,7 +415,7 @@ TEST(SequenceStateDeathTest, MisuseOfAStepAborts) {
   SequenceState sequence = MustAdmit(store.get(), 20);
   EXPECT_DEATH(sequence.EndStep(), "step_tokens_ > 0");
   EXPECT_DEATH(sequence.BeginStep(0), "tokens > 0");
-  EXPECT_DEATH(sequence.BeginStep(21), "max_tokens");
+  EXPECT_DEATH(sequence.BeginStep(21), "reserve_tokens");
   EXPECT_DEATH(sequence.BeginStep(1, true), "may_fork");
   sequence.BeginStep(15);
   EXPECT_DEATH(sequence.BeginStep(1), "step_tokens_ == 0");

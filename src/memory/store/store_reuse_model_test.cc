@@ -2,7 +2,8 @@
 //
 // Seeded random requests over every organisation and kind of model, in stores that are always too
 // small: prompts that fork from each other, salts, grids, policies, forks, turns, named positions,
-// steps that are open while others end, clears, and requests dropped at any step. The twin of a
+// steps that are open while others end, growth, pauses, headroom, clears, and requests dropped at any
+// step, also while they are paused. The twin of a
 // sequence is what it would be in an empty store: every byte it adopts is a function of its tokens
 // alone (pattern_sequence.h), and it checks each before every step. The store validates after each
 // operation, and all of it is free in the end.
@@ -57,6 +58,8 @@ class RandomRequests {
     EXPECT_EQ(lab_.stats().blocks + lab_.stats().checkpoints + lab_.stats().rows, 0u);
   }
   ReuseStats stats() { return lab_.stats(); }
+  uint64_t pauses() const { return pauses_; }
+  uint64_t growths_refused() const { return growths_refused_; }
 
  private:
   // A path down a tree that forks two ways at every 7th token, so that groups, tails and boundaries
@@ -71,7 +74,8 @@ class RandomRequests {
   }
 
   void Begin() {
-    Ask ask{.prompt = Prompt(), .generate = static_cast<uint32_t>(random_.Below(25))};
+    const uint64_t generate = random_.Below(random_.Below(2) == 0 ? 110 : 25);
+    Ask ask{.prompt = Prompt(), .generate = static_cast<uint32_t>(generate)};
     if (!histories_.empty() && random_.Below(3) == 0) {  // the next turn of somebody's
       ask.prompt = histories_[random_.Below(histories_.size())];
       for (uint64_t i = random_.Below(10); i > 0; --i) ask.prompt.push_back(7);
@@ -85,6 +89,9 @@ class RandomRequests {
     ask.lookup = random_.Below(10) != 0;
     ask.from_row = random_.Below(3) != 0;
     ask.may_fork = may_fork_ && random_.Below(2) == 0;
+    ask.grows = random_.Below(2) == 0;
+    ask.headroom = running_.empty() || random_.Below(3) != 0 ? 0 : 0.2;
+    ask.resumed = random_.Below(8) == 0;
     const MatchReport known = lab_.Lookup(ask);
     std::optional<PatternSequence> sequence = lab_.Admit(ask);
     if (!sequence.has_value()) {
@@ -102,10 +109,17 @@ class RandomRequests {
     PatternSequence& sequence = running_[index];
     const bool forking = forking_[index];
     if (forking && open_) return;  // a forked image goes back into its promise between steps only
+    if (!sequence.state().paused() && random_.Below(12) == 0) {
+      sequence.state().Pause();
+      ++pauses_;
+      return;
+    }
+    if (sequence.state().paused() && !Resume(sequence)) return;
     uint64_t most =
         std::min<uint64_t>(sequence.state().TokensToCut(), sequence.end() - sequence.position());
     if (most > 0) {
       most = 1 + random_.Below(std::min<uint64_t>(most, 20));
+      if (!Grow(index, sequence.position() + most)) return;
       sequence.Step(static_cast<uint32_t>(most), forking && random_.Below(2) == 0);
       if (random_.Below(20) == 0) {
         sequence.state().AddCut(static_cast<uint32_t>(sequence.position() + random_.Below(12)));
@@ -120,8 +134,32 @@ class RandomRequests {
     }
   }
 
+  bool Resume(PatternSequence& sequence) {
+    const uint64_t next = std::min<uint64_t>(sequence.position() + 1, sequence.end());
+    return sequence.state().Resume(next, random_.Below(4) == 0 ? 0.2 : 0);
+  }
+
+  // What must be had when nothing else is there; else the sequence is paused, or goes.
+  bool Grow(size_t index, uint64_t tokens) {
+    PatternSequence& sequence = running_[index];
+    const uint64_t reserved = sequence.state().reserved_tokens();
+    const uint32_t lacking = sequence.state().Grow(tokens);
+    if (lacking == 0) return true;
+    ++growths_refused_;
+    EXPECT_EQ(sequence.state().reserved_tokens(), reserved);
+    EXPECT_GT(tokens, reserved);
+    if (random_.Below(2) == 0) {
+      sequence.state().Pause();
+    } else {
+      Drop(index);
+    }
+    return false;
+  }
+
   void Drop(size_t index) {
-    if (random_.Below(3) == 0 && running_[index].position() < running_[index].end()) {
+    const bool may_step = !running_[index].state().paused() &&
+                          running_[index].position() < running_[index].state().reserved_tokens();
+    if (random_.Below(3) == 0 && may_step && running_[index].position() < running_[index].end()) {
       running_[index].BreakOffInStep(1);
       lab_.Check();
     }
@@ -140,6 +178,8 @@ class RandomRequests {
   Random random_;
   bool may_fork_;
   bool open_ = false;
+  uint64_t pauses_ = 0;
+  uint64_t growths_refused_ = 0;
   std::vector<PatternSequence> running_;
   std::vector<bool> forking_;
   std::vector<std::vector<TokenId>> histories_;
@@ -172,6 +212,7 @@ TEST(StoreReuseModel, WhateverIsReusedIsWhatAColdRunWouldHaveWritten) {
   const int rounds = 2;
   const int operations = TESSERA_MODEL_OPERATIONS / rounds / static_cast<int>(cases.size());
   uint64_t hits = 0, evicted = 0, copied = 0, reclaimed_held = 0;
+  uint64_t pauses = 0, growths_refused = 0;
   for (uint64_t seed = 1; seed <= cases.size() * rounds; ++seed) {
     const ReuseCase& c = cases[seed % cases.size()];
     SCOPED_TRACE(c.name + ", seed " + std::to_string(seed));
@@ -189,6 +230,8 @@ TEST(StoreReuseModel, WhateverIsReusedIsWhatAColdRunWouldHaveWritten) {
     copied += stats.copied_groups;
     evicted += stats.evicted_checkpoints;
     reclaimed_held += stats.skipped_checkpoints;
+    pauses += requests.pauses();
+    growths_refused += requests.growths_refused();
     requests.End();
     if (::testing::Test::HasFailure()) return;
   }
@@ -197,6 +240,8 @@ TEST(StoreReuseModel, WhateverIsReusedIsWhatAColdRunWouldHaveWritten) {
   EXPECT_GT(evicted, 50u);
   EXPECT_GT(copied, 50u);
   EXPECT_GT(reclaimed_held, 0u);
+  EXPECT_GT(pauses, 50u);
+  EXPECT_GT(growths_refused, 5u);
 }
 
 }  // namespace
