@@ -33,7 +33,8 @@ void AddReuseOptions(CLI::App& command, CommonOptions* options) {
       "What stays longer: off, producer[:n] (wanted by n requests, while its producer runs), "
       "after[:n,share] (and after it, in a share of the budget) or strict");
   add("--isolate", options->isolate, "WHO",
-      "Who shares what is kept: off (all, but for cache_salt) or request (nobody)");
+      "Who shares what is kept: off (all, but for cache_salt), key (requests of an API key, and of "
+      "those by cache_salt) or request (nobody)");
   command.add_flag("--no-reuse", options->no_reuse, "Keep nothing and look nothing up")
       ->group("Prefix reuse");
 }
@@ -53,12 +54,13 @@ Status SetReuse(const CommonOptions& options, EngineOptions* engine) {
   const Result<RetentionSpec> retention = RetentionSpec::Parse(options.retention);
   if (!retention) return Named("--retention", retention.error());
   engine->retention = *retention;
-  if (options.isolate != "off" && options.isolate != "request") {
-    return InvalidArgument(
-        fmt::format("--isolate: '{}' is neither off nor request", options.isolate));
+  for (IsolateKind kind : {IsolateKind::kOff, IsolateKind::kKey, IsolateKind::kRequest}) {
+    if (options.isolate != IsolateName(kind)) continue;
+    engine->isolate = kind;
+    return Status::Ok();
   }
-  engine->isolate = options.isolate == "off" ? IsolateKind::kOff : IsolateKind::kRequest;
-  return Status::Ok();
+  return InvalidArgument(
+      fmt::format("--isolate: '{}' is none of off, key and request", options.isolate));
 }
 
 }  // namespace
@@ -87,6 +89,11 @@ void AddCommonOptions(CLI::App& command, CommonOptions* options) {
       fmt::format("New tokens in one step at most (default {})", options->chunk_tokens));
   add("--max-running", options->max_running, "N",
       fmt::format("Sequences in one step at most (default {})", options->max_running));
+  add("--headroom", options->headroom, "F",
+      fmt::format(
+          "Share of the state memory that must stay free or cached when a request is admitted "
+          "beside others, from 0 to below 1: fewer run, and fewer are preempted (default {})",
+          options->headroom));
   AddReuseOptions(command, options);
   command.add_flag("--stats", options->stats, "Print memory and speed on stderr")->group("Other");
 }
@@ -115,6 +122,11 @@ Result<EngineOptions> ToEngineOptions(const CommonOptions& options) {
   engine.threads = options.threads;
   engine.chunk_tokens = options.chunk_tokens;
   engine.max_running = options.max_running;
+  if (!(options.headroom >= 0 && options.headroom < 1)) {
+    return InvalidArgument(fmt::format(
+        "--headroom: {} is not a share from 0 to below 1: 0.1 is a tenth", options.headroom));
+  }
+  engine.headroom = options.headroom;
   TESSERA_RETURN_IF_ERROR(SetReuse(options, &engine));
   if (const char* isa = std::getenv("TESSERA_ISA"); isa != nullptr) engine.isa = isa;
   return engine;

@@ -25,6 +25,7 @@ struct CommonOptions {
   int threads = 0;
   uint32_t chunk_tokens = 256;
   uint32_t max_running = 16;
+  double headroom = 0;
   uint32_t checkpoint_grid = 1;
   std::string placement = "default";
   std::string eviction = "value";

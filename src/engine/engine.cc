@@ -37,6 +37,10 @@ Status CheckOptions(const EngineOptions& options) {
   if (options.checkpoint_grid < 1) {
     return InvalidArgument("checkpoint-grid is 0, expected at least 1");
   }
+  if (!(options.headroom >= 0 && options.headroom < 1)) {
+    return InvalidArgument(
+        fmt::format("headroom is {}, expected at least 0 and less than 1", options.headroom));
+  }
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return InvalidArgument(
         fmt::format("threads is {}, expected 1 to {} (0: all CPUs)", options.threads, kMaxThreads));
@@ -65,7 +69,15 @@ uint64_t MetadataBytes(const StateStore& store, const EngineOptions& options, ui
 }  // namespace
 
 std::string_view IsolateName(IsolateKind kind) {
-  return kind == IsolateKind::kOff ? "off" : "request";
+  switch (kind) {
+    case IsolateKind::kOff:
+      return "off";
+    case IsolateKind::kKey:
+      return "key";
+    case IsolateKind::kRequest:
+      break;
+  }
+  return "request";
 }
 
 struct Engine::Impl {
@@ -176,7 +188,9 @@ Status Engine::Impl::StartLoop() {
   memory.activation_bytes = executor->activation_bytes();
   memory.metadata_bytes = MetadataBytes(*store, options, shape.vocab_size, longest);
   LoopOptions loop_options;
-  loop_options.limits = {.max_running = options.max_running, .chunk_tokens = options.chunk_tokens};
+  loop_options.limits.max_running = options.max_running;
+  loop_options.limits.chunk_tokens = options.chunk_tokens;
+  loop_options.headroom = options.headroom;
   loop_options.reuse = options.reuse;
   loop_options.keeps_rows = kept_rows().Units(options.budget_bytes) > 0;
   loop_options.checkpoint_grid = options.checkpoint_grid;

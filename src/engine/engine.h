@@ -6,14 +6,17 @@
 // A request:
 //
 //   Submit --> Waiting --admit--> Prefill --last prompt token--> Decode --finish--> Finished
-//                 |                  |                             |
-//                 +----- Cancel: takes effect at the end of the running step ---->
-//                 Finished(cancelled)
+//                 ^  |               |                             |
+//                 |  |               +--- preempt: pinned or to be recomputed ---+
+//                 +--|-----------------------------------------------------------+
+//                    +--- Cancel: takes effect at the end of the running step ---> Finished(cancelled)
 //
-// E1  The budget is never exceeded: a request is admitted only with a reservation for its prompt
-//     and max_tokens over all kinds; one that could never fit is refused by Submit with kNoMemory
-//     and the bytes needed.
-// E2  A request's tokens, log-probabilities and receipt do not depend on what else runs.
+// E1  The budget is never exceeded: a request is admitted only with a reservation, over all kinds,
+//     for what of its prompt is to be computed, its live state and one block to decode into, and
+//     grows by blocks; when there is none it, or one behind it, is preempted (scheduler.h). One that
+//     could never fit alone is refused by Submit with kNoMemory and the bytes needed.
+// E2  A request's tokens, log-probabilities and receipt do not depend on what else runs, nor on
+//     whether it was preempted: what was sampled is kept and computed again, never sampled again.
 // E3  Each request gets exactly one final event (finish set), after which its sink is not called.
 // E4  What is reused was computed by a request with the same salt, model and state type, and is the
 //     bits the request would have computed: E2 holds with and without it.
@@ -43,10 +46,10 @@
 
 namespace tessera {
 
-// Whose states a request may reuse. kOff: those of all requests with its cache_salt. kRequest: each
-// request has a salt of its own, so nobody's.
-enum class IsolateKind : uint8_t { kOff, kRequest };
-std::string_view IsolateName(IsolateKind kind);  // off, request
+// Whose states a request may reuse. kOff: those of all requests with its cache_salt. kKey: of those
+// with its isolation_key and cache_salt. kRequest: each request has a salt of its own, so nobody's.
+enum class IsolateKind : uint8_t { kOff, kKey, kRequest };
+std::string_view IsolateName(IsolateKind kind);  // off, key, request
 
 struct EngineOptions {
   std::string model_path;
@@ -55,8 +58,11 @@ struct EngineOptions {
   StateType state_type = StateType::kF32;  // of the recurrent state; changes results
   uint32_t max_running = 16;               // sequences in one step
   uint32_t chunk_tokens = 256;             // new tokens in one step; at least max_running
-  int threads = 0;                         // 0: the CPUs this process may use
-  std::string isa;                         // TESSERA_ISA; empty: best
+  // Of every pool this share, in whole pages, stays free or cached when a request is admitted beside
+  // others: room for those that run to grow. From 0 to below 1.
+  double headroom = 0;
+  int threads = 0;  // 0: the CPUs this process may use
+  std::string isa;  // TESSERA_ISA; empty: best
   // Reuse of prefixes. It changes when things are computed, never what comes out.
   bool reuse = true;             // false: nothing is kept and nothing looked up
   uint32_t checkpoint_grid = 1;  // checkpoints at multiples of it only
@@ -92,6 +98,12 @@ struct Request {
   // Isolation: what is kept of this request is found only by requests with the same salt, and it
   // finds only theirs. At most 256 bytes; "" is the state that all requests without one share.
   std::string cache_salt;
+  // Whose request it is, with IsolateKind::kKey: what the server calls the API key it came with. At
+  // most 256 bytes, any; "" is a key like any other.
+  std::string isolation_key;
+  // Lower ones are admitted first and preempted last; equal ones in order of arrival. Whatever its
+  // priority, no request waits for ever (scheduler.h, P7).
+  int32_t priority = 0;
   // Positions of the prompt at which a checkpoint is worth its bytes: where text that other requests
   // begin with ends. At most 64, each from 1 to the prompt's length.
   std::vector<uint32_t> checkpoint_at;
@@ -155,11 +167,23 @@ struct EngineMemory {
 struct EngineStats {
   StoreStats store;
   uint32_t running = 0;
-  uint32_t waiting = 0;
+  uint32_t waiting = 0;        // all that do not run: the queue, preempted and pinned ones among it
+  uint32_t pinned = 0;         // of these: preempted, and their state is kept
   uint64_t steps = 0;          // passes of the model
-  uint64_t prompt_tokens = 0;  // computed
-  uint64_t joins = 0;          // times a request waited for another's prefill
+  uint64_t prompt_tokens = 0;  // computed, each once
+  uint64_t recomputed_tokens = 0;  // computed again after a preemption, sampled ones among them
+  uint64_t joins = 0;              // times a request waited for another's prefill
   uint64_t completion_tokens = 0;
+  uint64_t preemptions_pinned = 0;
+  uint64_t preemptions_recomputed = 0;
+  uint64_t pins_given_up = 0;  // pinned, and then to be recomputed after all
+  uint64_t resumptions = 0;    // of preempted requests
+  // Times that memory was asked for and not there: to be admitted or resumed; to grow.
+  uint64_t admissions_refused = 0;
+  uint64_t growths_refused = 0;
+  uint64_t plans = 0;    // steps planned
+  uint64_t plan_ns = 0;  // spent on planning them, look-ups and evictions among it
+  uint64_t plan_ns_max = 0;
   uint64_t requests_finished = 0;
   uint64_t requests_cancelled = 0;
 };

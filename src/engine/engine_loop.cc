@@ -75,6 +75,7 @@ EngineStats EngineLoop::Stats() const {
 void EngineLoop::CopyStats() {
   stats_.running = scheduler_.running();
   stats_.waiting = scheduler_.waiting();
+  stats_.pinned = scheduler_.pinned();
   MutexLock lock(stats_mutex_);
   seen_stats_ = stats_;
 }
@@ -104,8 +105,11 @@ bool EngineLoop::TakeCommands() {
 void EngineLoop::AddSubmitted() {
   for (std::unique_ptr<Sequence>& sequence : taken_) {
     const uint64_t key = sequence->id().index();
-    sequence->set_salt(StateSalt(options_.isolate, sequence->request().cache_salt, sequence->id()));
-    scheduler_.Add(SequenceId(key), sequence->prompt_size());
+    const Request& request = sequence->request();
+    sequence->set_salt(StateSalt(options_.isolate, {.isolation_key = request.isolation_key,
+                                                    .cache_salt = request.cache_salt,
+                                                    .id = sequence->id()}));
+    scheduler_.Add(SequenceId(key), sequence->prompt_size(), request.priority);
     sequences_.emplace(key, std::move(sequence));
   }
   taken_.clear();
@@ -119,9 +123,7 @@ void EngineLoop::CancelAsked() {
     Sequence* sequence = found->second.get();
     sequence->Finish(FinishReason::kCancelled);
     // What it has computed is as good as if it had gone on.
-    if (publishes() && sequence->has_news()) {
-      sequence->state().Publish(sequence->history(), {}, /*last=*/true);
-    }
+    if (Publishes(*sequence) && sequence->has_news()) Publish(*sequence, {}, /*last=*/true);
     Retire(*sequence);
     CopyStats();
     EmitAndForget(sequence);
@@ -146,19 +148,29 @@ void EngineLoop::RunStep() {
   CloseStep();
 }
 
-// Nobody finds what an isolated request leaves.
-bool EngineLoop::publishes() const {
-  return options_.reuse && options_.isolate != IsolateKind::kRequest;
+// Nobody else finds what an isolated request leaves.
+bool EngineLoop::Publishes(const Sequence& sequence) const {
+  return options_.reuse && sequence.publishes() && options_.isolate != IsolateKind::kRequest;
 }
 
-SequenceRequest EngineLoop::StateRequestOf(const Sequence& sequence) {
+void EngineLoop::Publish(Sequence& sequence, std::span<const float> row, bool last) {
+  sequence.state().Publish(sequence.history(), row, last);
+  sequence.NotePublished();
+}
+
+// Of all its tokens: for one that was preempted, what it sampled is as known as its prompt.
+SequenceRequest EngineLoop::StateRequestOf(const Sequence& sequence) const {
   SequenceRequest request;
   request.max_tokens = sequence.max_positions();
-  request.prompt = sequence.prompt();
+  request.prompt = sequence.history();
+  request.reserve_tokens =
+      std::min<uint64_t>(request.max_tokens, request.prompt.size() + store_->block_tokens());
   request.salt = sequence.salt();
   request.checkpoint_at = sequence.request().checkpoint_at;
   request.message_ends = sequence.request().message_ends;
   request.lookup = sequence.may_reuse();
+  request.plan_tokens = sequence.prompt_size();
+  request.resumed = sequence.resumed();
   return request;
 }
 
@@ -178,7 +190,7 @@ bool EngineLoop::WaitsForPrefix(Sequence& sequence) {
   std::optional<Join>& join = sequence.join();
   if (join && prefills_.WillReach(join->producer, join->position)) return true;
   join.reset();
-  if (!publishes() || !sequence.may_reuse()) return false;
+  if (!Publishes(sequence) || !sequence.may_reuse() || sequence.resumed()) return false;
   join = FindJoin(sequence);
   if (!join) return false;
   if (!At(join->producer).state().AddCut(join->position)) {
@@ -189,24 +201,40 @@ bool EngineLoop::WaitsForPrefix(Sequence& sequence) {
   return true;
 }
 
-void EngineLoop::StartRunning(Sequence& sequence, SequenceState state) {
-  sequence.Admit(std::move(state));
-  if (!publishes() || sequence.computed() == sequence.prompt_size()) return;
+void EngineLoop::OfferPrefill(const Sequence& sequence) {
+  if (!Publishes(sequence) || sequence.computed() >= sequence.prompt_size()) return;
   prefills_.Add(SequenceId(sequence.id().index()), sequence.prompt(), sequence.salt(),
                 sequence.computed());
 }
 
-AdmitAnswer EngineLoop::Admit(SequenceId id) {
+AdmitAnswer EngineLoop::ResumePinned(Sequence& sequence, double headroom) {
+  if (!sequence.state().Resume(sequence.computed() + 1, headroom)) {
+    ++stats_.admissions_refused;
+    return {.outcome = AdmitAnswer::kMustWait};
+  }
+  ++stats_.resumptions;
+  OfferPrefill(sequence);
+  return {.outcome = AdmitAnswer::kAdmitted};
+}
+
+AdmitAnswer EngineLoop::Admit(SequenceId id, const AdmitTerms& terms) {
   Sequence& sequence = At(id);
+  const double headroom = terms.waives_headroom ? 0 : options_.headroom;
+  if (terms.pinned) return ResumePinned(sequence, headroom);
   if (WaitsForPrefix(sequence)) return {.outcome = AdmitAnswer::kWaitsForPrefix};
-  AdmitResult result = store_->Admit(StateRequestOf(sequence));
+  SequenceRequest request = StateRequestOf(sequence);
+  request.headroom = headroom;
+  AdmitResult result = store_->Admit(request);
   switch (result.outcome) {
     case Admission::kAdmitted:
-      StartRunning(sequence, std::move(*result.sequence));
+      if (sequence.resumed()) ++stats_.resumptions;
+      sequence.Admit(std::move(*result.sequence));
+      OfferPrefill(sequence);
       return {.outcome = AdmitAnswer::kAdmitted,
               .cached_tokens = sequence.computed(),
               .from_row = sequence.state().match().from_row};
     case Admission::kMustWait:
+      ++stats_.admissions_refused;
       return {.outcome = AdmitAnswer::kMustWait};
     case Admission::kNeverFits:
       break;
@@ -216,17 +244,60 @@ AdmitAnswer EngineLoop::Admit(SequenceId id) {
   return {.outcome = AdmitAnswer::kNeverFits};
 }
 
+uint32_t EngineLoop::Grow(SequenceId id) {
+  Sequence& sequence = At(id);
+  const uint32_t lacking = sequence.state().Grow(uint64_t{sequence.computed()} + 1);
+  if (lacking > 0) ++stats_.growths_refused;
+  return lacking;
+}
+
+PreemptCost EngineLoop::CostOf(SequenceId id) {
+  Sequence& sequence = At(id);
+  const HeldPages pages = sequence.state().held_pages();
+  return {.unused_pages = pages.unused,
+          .all_pages = pages.all,
+          .lost_tokens = sequence.unpublished_tokens()};
+}
+
+uint32_t EngineLoop::Preempt(SequenceId id, Preemption way) {
+  Sequence& sequence = At(id);
+  prefills_.Remove(id);
+  if (way == Preemption::kPin) {
+    ++stats_.preemptions_pinned;
+    sequence.Pin();
+    return 0;
+  }
+  if (sequence.pinned()) {
+    ++stats_.pins_given_up;
+  } else {
+    ++stats_.preemptions_recomputed;
+  }
+  // It may find its own state again, if nobody needs the memory more.
+  if (options_.reuse && sequence.publishes() && sequence.has_news()) {
+    Publish(sequence, {}, /*last=*/true);
+  }
+  if (way == Preemption::kRecomputeAlone) {
+    // Submit saw that it fits when nothing else is kept.
+    TESSERA_CHECK(sequence.publishes());
+    sequence.StopPublishing();
+  }
+  sequence.Recompute();
+  return static_cast<uint32_t>(sequence.history().size());
+}
+
 uint32_t EngineLoop::TokensToCut(SequenceId id) {
-  return publishes() ? At(id).state().TokensToCut() : SequenceState::kNoCut;
+  Sequence& sequence = At(id);
+  return Publishes(sequence) ? sequence.state().TokensToCut() : SequenceState::kNoCut;
 }
 
 void EngineLoop::PlanStep() {
-  const auto admit = [this](SequenceId id) { return Admit(id); };
-  const auto tokens_to_cut = [this](SequenceId id) { return TokensToCut(id); };
-  const Plan plan = Step(scheduler_, options_.limits, admit, tokens_to_cut);
-  // With nothing running the whole store is free: who must wait then would wait for ever.
-  TESSERA_CHECK(!plan.items.empty() || scheduler_.empty());
+  const uint64_t began_ns = NowNs();
+  const Plan plan = Step(scheduler_, options_.limits, *this);
+  TESSERA_CHECK(!plan.items.empty() || scheduler_.empty());  // P3
   const uint64_t now_ns = NowNs();
+  ++stats_.plans;
+  stats_.plan_ns += now_ns - began_ns;
+  stats_.plan_ns_max = std::max(stats_.plan_ns_max, now_ns - began_ns);
   items_.clear();
   for (const PlanItem& item : plan.items) {
     Sequence& sequence = At(item.id);
@@ -258,18 +329,27 @@ void EngineLoop::CloseStep() {
   items_.clear();
 }
 
+// Before its step ends: the tokens it computed for the first time, and again.
+void EngineLoop::CountItem(const ExecutorItem& item) {
+  const Sequence& sequence = *item.sequence;
+  const uint32_t prompt_left =
+      sequence.prompt_size() - std::min(sequence.computed(), sequence.prompt_size());
+  const uint32_t of_prompt = std::min(prompt_left, item.tokens);
+  const uint32_t again = sequence.AgainComputed(item.tokens);
+  stats_.recomputed_tokens += again;
+  stats_.prompt_tokens += of_prompt - std::min(of_prompt, again);
+}
+
 void EngineLoop::CloseItem(size_t index, uint64_t now_ns) {
   const ExecutorItem& item = items_[index];
   Sequence& sequence = *item.sequence;
-  const uint32_t prompt_left =
-      sequence.prompt_size() - std::min(sequence.computed(), sequence.prompt_size());
-  stats_.prompt_tokens += std::min(prompt_left, item.tokens);
+  CountItem(item);
   const uint32_t sampled_before = sequence.completion_tokens();
   sequence.EndStep(item.tokens, item.completes_row, now_ns);
   stats_.completion_tokens += sequence.completion_tokens() - sampled_before;
-  if (publishes() && !sequence.failed() && (item.at_boundary || sequence.finished()) &&
+  if (Publishes(sequence) && !sequence.failed() && (item.at_boundary || sequence.finished()) &&
       sequence.has_news()) {
-    sequence.state().Publish(sequence.history(), executor_->LastRow(index), sequence.finished());
+    Publish(sequence, executor_->LastRow(index), sequence.finished());
   }
   prefills_.Advance(SequenceId(sequence.id().index()), sequence.computed());
   if (sequence.finished()) Retire(sequence);

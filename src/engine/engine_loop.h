@@ -12,7 +12,8 @@
 //     under stats_mutex_, so Stats never waits for a step.
 // L3  Every sequence that was submitted gets exactly one final event, also when stopping.
 // L4  State is published after the step that wrote it has ended, and before the waiting requests
-//     are asked again.
+//     are asked again; that of a sequence that is to be recomputed before its memory goes.
+// L5  A producer that is preempted is in flight no more: who waited for it is asked like any other.
 //
 // Failure: a request that fails ends alone with kError. Threads: public methods from any thread,
 // Stop not from a sink.
@@ -36,13 +37,14 @@ namespace tessera {
 
 struct LoopOptions {
   SchedulerLimits limits;
+  double headroom = 0;
   bool reuse = true;
   bool keeps_rows = true;  // so that a whole prompt can be reused
   uint32_t checkpoint_grid = 1;
   IsolateKind isolate = IsolateKind::kOff;
 };
 
-class EngineLoop {
+class EngineLoop final : private SchedulerMemory {
  public:
   // The store and the executor must outlive the loop, which alone uses them from Start on.
   EngineLoop(StateStore* store, Executor* executor, const LoopOptions& options);
@@ -73,16 +75,24 @@ class EngineLoop {
   void FailRefused();
   void CloseStep();
   // Called by Step.
-  AdmitAnswer Admit(SequenceId id);
-  uint32_t TokensToCut(SequenceId id);
+  AdmitAnswer Admit(SequenceId id, const AdmitTerms& terms) override;
+  uint32_t Grow(SequenceId id) override;
+  PreemptCost CostOf(SequenceId id) override;
+  uint32_t Preempt(SequenceId id, Preemption way) override;
+  uint32_t TokensToCut(SequenceId id) override;
   // Whether the sequence waits for a running prefill, the one it knows or the best there is now.
   bool WaitsForPrefix(Sequence& sequence);
-  static SequenceRequest StateRequestOf(const Sequence& sequence);
+  SequenceRequest StateRequestOf(const Sequence& sequence) const;
+  AdmitAnswer ResumePinned(Sequence& sequence, double headroom);
   std::optional<Join> FindJoin(const Sequence& sequence) const;
-  void StartRunning(Sequence& sequence, SequenceState state);
+  // From now on others may wait for what of its prompt it is about to compute.
+  void OfferPrefill(const Sequence& sequence);
+  void Publish(Sequence& sequence, std::span<const float> row, bool last);
   // After its step: counts, publishes what is due and ends it when it has finished.
   void CloseItem(size_t index, uint64_t now_ns);
-  bool publishes() const;
+  void CountItem(const ExecutorItem& item);
+  // Whether others find what the sequence leaves.
+  bool Publishes(const Sequence& sequence) const;
   // Ends a sequence that the scheduler may or may not still know.
   void Retire(Sequence& sequence);
   void EmitAndForget(Sequence* sequence);

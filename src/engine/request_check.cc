@@ -71,6 +71,10 @@ Status CheckReuse(const Request& request) {
     return InvalidArgument(fmt::format("cache_salt has {} bytes, at most {} are allowed",
                                        request.cache_salt.size(), kMaxSaltBytes));
   }
+  if (request.isolation_key.size() > kMaxSaltBytes) {
+    return InvalidArgument(fmt::format("isolation_key has {} bytes, at most {} are allowed",
+                                       request.isolation_key.size(), kMaxSaltBytes));
+  }
   if (request.checkpoint_at.size() > kMaxCheckpoints) {
     return InvalidArgument(fmt::format("checkpoint_at has {} positions, at most {} are allowed",
                                        request.checkpoint_at.size(), kMaxCheckpoints));

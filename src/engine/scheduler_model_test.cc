@@ -2,28 +2,43 @@
 //
 // The scheduler against a slow twin: the twin keeps one record per sequence that ever came and, for
 // each step, works its plan out anew from them as the header words it, sorting instead of keeping
-// order. Same random calls and answers, compared item by item.
+// order. Both ask a memory of their own with the same seed; plans, and every question asked of the
+// memory, must be the same. Sequences of several priorities arrive, grow, are preempted and
+// cancelled, with and without headroom.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
-#include <map>
 #include <tuple>
 #include <vector>
 
 #include "base/random.h"
 #include "engine/scheduler.h"
+#include "engine/scheduler_page_memory.h"
+
+#ifndef TESSERA_MODEL_OPERATIONS
+#define TESSERA_MODEL_OPERATIONS 120000
+#endif
 
 namespace tessera {
 namespace {
 
+using testing::PageMemory;
+
 struct Record {
-  enum State { kWaiting, kRunning, kGone };
+  enum State { kWaiting, kRunning, kPinned, kGone };
   uint64_t id = 0;
+  int32_t priority = 0;
   State state = kWaiting;
-  uint32_t prompt = 0;
-  uint32_t known = 0;  // of the prompt: cached or computed
+  uint32_t left = 0;  // known tokens to compute
   bool row_due = false;
+  bool urgent = false;
+  uint32_t passes = 0;
+
+  bool waits() const { return state == kWaiting || state == kPinned; }
+  std::tuple<bool, int32_t, uint64_t> rank() const { return {!urgent, urgent ? 0 : priority, id}; }
+  std::tuple<bool, int32_t> rank_class() const { return {!urgent, urgent ? 0 : priority}; }
 };
 
 using Item = std::tuple<uint64_t, uint32_t, bool>;
@@ -31,13 +46,17 @@ using Item = std::tuple<uint64_t, uint32_t, bool>;
 struct TwinPlan {
   std::vector<Item> items;  // by id
   std::vector<uint64_t> refused;
-  std::vector<uint64_t> asked;
+  uint32_t admitted = 0;
+  uint32_t preempted = 0;
 };
 
 class Twin {
  public:
-  void Add(uint64_t id, uint32_t prompt) { records_.push_back({.id = id, .prompt = prompt}); }
+  explicit Twin(PageMemory* memory) : memory_(*memory) {}
 
+  void Add(uint64_t id, uint32_t prompt, int32_t priority) {
+    records_.push_back({.id = id, .priority = priority, .left = prompt});
+  }
   bool Remove(uint64_t id) {
     for (Record& record : records_) {
       if (record.id != id || record.state == Record::kGone) continue;
@@ -47,22 +66,22 @@ class Twin {
     return false;
   }
 
-  TwinPlan Step(const SchedulerLimits& limits, const std::map<uint64_t, AdmitAnswer>& answers,
-                const std::map<uint64_t, uint32_t>& cuts) {
+  TwinPlan Step(const SchedulerLimits& limits) {
     TwinPlan plan;
-    Admit(limits, answers, &plan);
+    GrowAll(&plan);
+    if (plan.preempted == 0 || Count(Record::kRunning) == 0) AdmitAll(limits, &plan);
     uint32_t room = limits.chunk_tokens;
-    for (const Record& record : records_) {
-      if (record.state != Record::kRunning || record.known < record.prompt) continue;
-      plan.items.emplace_back(record.id, record.row_due ? 0 : 1, true);
-      if (!record.row_due) --room;
+    for (Record* record : Ranked(Record::kRunning)) {
+      if (record->left > 0) continue;
+      plan.items.emplace_back(record->id, record->row_due ? 0 : 1, true);
+      if (!record->row_due) --room;
     }
-    for (const Record& record : records_) {
-      const uint32_t left = record.prompt - record.known;
-      if (record.state != Record::kRunning || left == 0 || room == 0) continue;
-      uint32_t tokens = left;
-      while (tokens > room || tokens > cuts.at(record.id)) --tokens;
-      plan.items.emplace_back(record.id, tokens, tokens == left);
+    for (Record* record : Ranked(Record::kRunning)) {
+      if (record->left == 0 || room == 0) continue;
+      const uint32_t cut = memory_.TokensToCut(SequenceId(record->id));
+      uint32_t tokens = record->left;
+      while (tokens > room || tokens > cut) --tokens;
+      plan.items.emplace_back(record->id, tokens, tokens == record->left);
       room -= tokens;
     }
     std::sort(plan.items.begin(), plan.items.end());
@@ -71,11 +90,9 @@ class Twin {
 
   void EndStep(const TwinPlan& plan) {
     for (const auto& [id, tokens, completes] : plan.items) {
-      for (Record& record : records_) {
-        if (record.id != id) continue;
-        record.known = std::min(record.prompt, record.known + tokens);
-        record.row_due = false;
-      }
+      Record& record = At(id);
+      record.left -= std::min(record.left, tokens);
+      record.row_due = false;
     }
   }
 
@@ -84,113 +101,285 @@ class Twin {
     for (const Record& record : records_) count += record.state == state;
     return count;
   }
-  const std::vector<Record>& records() const { return records_; }
+  uint32_t urgent() const {
+    return static_cast<uint32_t>(
+        std::count_if(records_.begin(), records_.end(), [](const Record& r) { return r.urgent; }));
+  }
 
  private:
-  void Admit(const SchedulerLimits& limits, const std::map<uint64_t, AdmitAnswer>& answers,
-             TwinPlan* plan) {
+  Record& At(uint64_t id) {
     for (Record& record : records_) {
-      if (record.state != Record::kWaiting) continue;
-      if (Count(Record::kRunning) == limits.max_running) return;
-      plan->asked.push_back(record.id);
-      const AdmitAnswer& answer = answers.at(record.id);
-      if (answer.outcome == AdmitAnswer::kMustWait) return;
-      if (answer.outcome == AdmitAnswer::kNeverFits) {
-        record.state = Record::kGone;
-        plan->refused.push_back(record.id);
-      } else if (answer.outcome == AdmitAnswer::kAdmitted) {
-        record.state = Record::kRunning;
-        record.known = answer.cached_tokens;
-        record.row_due = answer.from_row;
+      if (record.id == id) return record;
+    }
+    ADD_FAILURE() << "no record of " << id;
+    return records_.front();
+  }
+
+  template <typename... States>
+  std::vector<Record*> Ranked(States... states) {
+    std::vector<Record*> found;
+    for (Record& record : records_) {
+      if (((record.state == states) || ...)) found.push_back(&record);
+    }
+    std::sort(found.begin(), found.end(),
+              [](const Record* a, const Record* b) { return a->rank() < b->rank(); });
+    return found;
+  }
+
+  void Preempt(Record& record, Preemption way, TwinPlan* plan) {
+    const uint32_t known = memory_.Preempt(SequenceId(record.id), way);
+    record.state = way == Preemption::kPin ? Record::kPinned : Record::kWaiting;
+    if (way != Preemption::kPin) record.left = known;
+    ++plan->preempted;
+  }
+
+  void GrowAll(TwinPlan* plan) {
+    for (Record* record : Ranked(Record::kRunning)) {
+      if (record->state != Record::kRunning || record->left > 0) continue;
+      while (record->state == Record::kRunning) {
+        const uint32_t lacking = memory_.Grow(SequenceId(record->id));
+        if (lacking == 0) break;
+        MakeRoom(*record, lacking, plan);
       }
     }
   }
 
+  void MakeRoom(Record& needer, uint32_t lacking, TwinPlan* plan) {
+    std::vector<Record*> behind = Ranked(Record::kRunning, Record::kPinned);
+    std::erase_if(behind, [&](const Record* r) { return r->rank() <= needer.rank(); });
+    if (behind.empty()) {
+      const bool alone = Count(Record::kRunning) + Count(Record::kPinned) == 1;
+      return Preempt(needer, alone ? Preemption::kRecomputeAlone : Preemption::kPin, plan);
+    }
+    const Record& last = *behind.back();
+    std::erase_if(behind, [&](const Record* r) { return r->rank_class() != last.rank_class(); });
+    // The scheduler looks at those that run first, then at pinned ones: the questions' order.
+    std::stable_sort(behind.begin(), behind.end(), [](const Record* a, const Record* b) {
+      return a->state == Record::kRunning && b->state != Record::kRunning;
+    });
+    Record* best = nullptr;
+    std::tuple<int, int64_t, int64_t> best_key;
+    Preemption way = Preemption::kPin;
+    for (Record* record : behind) {
+      const PreemptCost cost = memory_.CostOf(SequenceId(record->id));
+      const bool pin = record->state == Record::kRunning && cost.unused_pages >= lacking;
+      std::tuple<int, int64_t, int64_t> key;
+      const int64_t later = -static_cast<int64_t>(record->id);  // of a class: the later is better
+      if (pin) {
+        key = {0, 0, later};
+      } else if (cost.all_pages >= lacking) {
+        key = {0, cost.lost_tokens, later};
+      } else {
+        key = {1, -static_cast<int64_t>(cost.all_pages), later};
+      }
+      if (best != nullptr && best_key < key) continue;
+      best = record;
+      best_key = key;
+      way = pin ? Preemption::kPin : Preemption::kRecompute;
+    }
+    Preempt(*best, way, plan);
+  }
+
+  void AdmitAll(const SchedulerLimits& limits, TwinPlan* plan) {
+    uint32_t refusals = 0;
+    std::vector<uint64_t> admitted;
+    std::vector<uint64_t> joining;
+    for (Record* record : Ranked(Record::kWaiting, Record::kPinned)) {
+      if (Count(Record::kRunning) == limits.max_running) break;
+      const AdmitAnswer answer = Ask(*record, plan);
+      if (answer.outcome == AdmitAnswer::kMustWait) {
+        if (record->urgent || ++refusals == limits.refusals_max) break;
+      } else if (answer.outcome == AdmitAnswer::kWaitsForPrefix) {
+        joining.push_back(record->id);
+      } else if (answer.outcome == AdmitAnswer::kNeverFits) {
+        record->state = Record::kGone;
+        plan->refused.push_back(record->id);
+      } else {
+        if (record->state == Record::kWaiting) {
+          record->left -= answer.cached_tokens;
+          record->row_due = answer.from_row;
+        }
+        record->state = Record::kRunning;
+        ++plan->admitted;
+        admitted.push_back(record->id);
+      }
+    }
+    for (Record& record : records_) {  // in order of arrival
+      if (!record.waits() || std::count(joining.begin(), joining.end(), record.id) > 0) continue;
+      for (uint64_t id : admitted) record.passes += id > record.id ? 1 : 0;
+      if (!admitted.empty() && record.passes >= limits.passes_max) record.urgent = true;
+      return;  // the oldest only
+    }
+  }
+
+  AdmitAnswer Ask(Record& record, TwinPlan* plan) {
+    while (true) {
+      const bool alone = Count(Record::kRunning) == 0;
+      const AdmitAnswer answer =
+          memory_.Admit(SequenceId(record.id),
+                        {.pinned = record.state == Record::kPinned, .waives_headroom = alone});
+      if (!alone || answer.outcome != AdmitAnswer::kMustWait) return answer;
+      Preempt(*Ranked(Record::kPinned).back(), Preemption::kRecompute, plan);
+    }
+  }
+
+  PageMemory& memory_;
   std::vector<Record> records_;  // in order of arrival
 };
 
-// What the caller will say in this step, drawn for everybody before anybody is asked.
-AdmitAnswer DrawAnswer(Random& random, const Record& record, bool anything_runs) {
-  const uint64_t draw = random.Below(16);
-  if (draw == 0) return {.outcome = AdmitAnswer::kNeverFits};
-  if (draw < 4) return {.outcome = AdmitAnswer::kMustWait};
-  if (draw < 8 && anything_runs) return {.outcome = AdmitAnswer::kWaitsForPrefix};
-  AdmitAnswer answer = {.outcome = AdmitAnswer::kAdmitted};
-  answer.cached_tokens =
-      random.Below(2) == 0 ? 0 : static_cast<uint32_t>(random.Below(uint64_t{record.prompt} + 1));
-  answer.from_row = answer.cached_tokens == record.prompt;
-  return answer;
-}
-
 struct Counts {
+  uint64_t operations = 0;
   uint64_t items = 0;
-  uint64_t asked = 0;
+  uint64_t admitted = 0;
+  uint64_t preempted = 0;
+  uint64_t alone = 0;
+  uint64_t given_up = 0;
+  uint64_t urgent = 0;
+  uint64_t finished = 0;
 };
 
-void RunOneStep(Random& random, const SchedulerLimits& limits, SchedulerState& state, Twin& twin,
-                Counts* counts) {
-  std::map<uint64_t, AdmitAnswer> answers;
-  std::map<uint64_t, uint32_t> cuts;
-  const bool anything_runs = twin.Count(Record::kRunning) > 0;
-  for (const Record& record : twin.records()) {
-    answers[record.id] = DrawAnswer(random, record, anything_runs);
-    cuts[record.id] = random.Below(2) == 0 ? std::numeric_limits<uint32_t>::max()
-                                           : 1 + static_cast<uint32_t>(random.Below(20));
-  }
-  std::vector<uint64_t> asked;
-  const auto admit = [&](SequenceId id) {
-    asked.push_back(id.index());
-    return answers.at(id.index());
-  };
-  const auto to_cut = [&](SequenceId id) { return cuts.at(id.index()); };
-  const Plan plan = Step(state, limits, admit, to_cut);
-  const TwinPlan expected = twin.Step(limits, answers, cuts);
+class RandomLoad {
+ public:
+  explicit RandomLoad(uint64_t seed)
+      : random_(seed),
+        limits_(Limits(random_)),
+        pages_(6 + static_cast<uint32_t>(random_.Below(40))),
+        headroom_(random_.Below(2) == 0 ? 0 : static_cast<uint32_t>(random_.Below(pages_ / 2))),
+        memory_(seed, pages_, headroom_),
+        twins_memory_(seed, pages_, headroom_),
+        twin_(&twins_memory_) {}
 
-  std::vector<Item> items;
-  for (const PlanItem& item : plan.items) {
-    items.emplace_back(item.id.index(), item.tokens, item.completes_row);
+  void Operation(Counts* counts) {
+    ++counts->operations;
+    const uint64_t choice = random_.Below(16);
+    if (choice < 4 && next_id_ < 60) {
+      Add();
+    } else if (choice == 4) {  // of the last ones; also one that is gone or never was
+      Remove(next_id_ - std::min(next_id_ - 1, random_.Below(12)));
+    } else {
+      StepOnce(counts);
+    }
   }
-  std::sort(items.begin(), items.end());
-  std::vector<uint64_t> refused;
-  for (SequenceId id : plan.refused) refused.push_back(id.index());
-  ASSERT_EQ(items, expected.items);
-  ASSERT_EQ(refused, expected.refused);
-  ASSERT_EQ(asked, expected.asked);
-  state.EndStep();
-  twin.EndStep(expected);
-  ASSERT_EQ(state.running(), twin.Count(Record::kRunning));
-  ASSERT_EQ(state.waiting(), twin.Count(Record::kWaiting));
-  counts->items += items.size();
-  counts->asked += asked.size();
-}
+  void Finish(Counts* counts) {
+    for (int i = 0; i < 5000 && !state_.empty(); ++i) StepOnce(counts);
+    EXPECT_TRUE(state_.empty());
+    EXPECT_TRUE(memory_.sequences().empty());
+    counts->urgent += twin_.urgent();
+  }
 
-TEST(SchedulerModel, PlansAreThoseOfTheSlowTwin) {
-  Counts counts;
-  for (uint64_t seed = 1; seed <= 400; ++seed) {
-    SCOPED_TRACE(seed);
-    Random random(seed);
+ private:
+  static SchedulerLimits Limits(Random& random) {
     SchedulerLimits limits;
     limits.max_running = 1 + static_cast<uint32_t>(random.Below(8));
     limits.chunk_tokens = limits.max_running + static_cast<uint32_t>(random.Below(40));
-    SchedulerState state;
-    Twin twin;
-    uint64_t next_id = 1;
-    for (int i = 0; i < 80; ++i) {
-      while (random.Below(3) == 0) {
-        const auto prompt = 1 + static_cast<uint32_t>(random.Below(60));
-        state.Add(SequenceId(next_id), prompt);
-        twin.Add(next_id++, prompt);
-      }
-      if (random.Below(2) == 0) {  // of the last ones; also one that is gone or never was
-        const uint64_t id = next_id - std::min(next_id - 1, random.Below(12));
-        ASSERT_EQ(state.Remove(SequenceId(id)), twin.Remove(id));
-      }
-      RunOneStep(random, limits, state, twin, &counts);
-      if (HasFatalFailure()) return;
+    limits.passes_max = 1 + static_cast<uint32_t>(random.Below(10));
+    limits.refusals_max = 1 + static_cast<uint32_t>(random.Below(4));
+    return limits;
+  }
+
+  void Add() {
+    const SequenceId id(next_id_++);
+    const auto prompt = 1 + static_cast<uint32_t>(random_.Below(30));
+    const auto outputs = 1 + static_cast<uint32_t>(random_.Below(random_.Below(2) == 0 ? 40 : 6));
+    const auto priority = static_cast<int32_t>(random_.Below(3)) - 1;
+    state_.Add(id, prompt, priority);
+    twin_.Add(id.index(), prompt, priority);
+    memory_.Add(id, prompt, outputs, priority);
+    twins_memory_.Add(id, prompt, outputs, priority);
+  }
+  void Remove(uint64_t id) {
+    const bool there = state_.Remove(SequenceId(id));
+    ASSERT_EQ(there, twin_.Remove(id));
+    if (!there) return;
+    memory_.Remove(SequenceId(id));
+    twins_memory_.Remove(SequenceId(id));
+  }
+
+  void StepOnce(Counts* counts) {
+    memory_.NextStep();
+    twins_memory_.NextStep();
+    memory_.calls().clear();
+    twins_memory_.calls().clear();
+    const Plan plan = Step(state_, limits_, memory_);
+    const TwinPlan expected = twin_.Step(limits_);
+    std::vector<Item> items;
+    for (const PlanItem& item : plan.items) {
+      items.emplace_back(item.id.index(), item.tokens, item.completes_row);
+    }
+    std::sort(items.begin(), items.end());
+    std::vector<uint64_t> refused;
+    for (SequenceId id : plan.refused) refused.push_back(id.index());
+    ASSERT_EQ(memory_.calls(), twins_memory_.calls());
+    ASSERT_EQ(items, expected.items);
+    ASSERT_EQ(refused, expected.refused);
+    ASSERT_EQ(plan.admitted, expected.admitted);
+    ASSERT_EQ(plan.preempted, expected.preempted);
+    memory_.Check();
+    CountCalls(plan, counts);
+    std::vector<PlanItem> planned(plan.items.begin(), plan.items.end());
+    state_.EndStep();
+    twin_.EndStep(expected);
+    ASSERT_EQ(state_.running(), twin_.Count(Record::kRunning));
+    ASSERT_EQ(state_.pinned(), twin_.Count(Record::kPinned));
+    ASSERT_EQ(state_.waiting(), twin_.Count(Record::kWaiting) + twin_.Count(Record::kPinned));
+    for (uint64_t id : refused) {
+      memory_.Remove(SequenceId(id));
+      twins_memory_.Remove(SequenceId(id));
+    }
+    for (const PlanItem& item : planned) {
+      const bool finished = memory_.Execute(item);
+      ASSERT_EQ(finished, twins_memory_.Execute(item));
+      if (!finished) continue;
+      ++counts->finished;
+      Remove(item.id.index());
     }
   }
-  EXPECT_GT(counts.items, 30000u);
-  EXPECT_GT(counts.asked, 5000u);
+
+  void CountCalls(const Plan& plan, Counts* counts) {
+    counts->items += plan.items.size();
+    counts->admitted += plan.admitted;
+    counts->preempted += plan.preempted;
+    for (const auto& [what, id, a, b] : memory_.calls()) {
+      if (what != 'p') continue;
+      counts->alone += a == static_cast<uint32_t>(Preemption::kRecomputeAlone) ? 1 : 0;
+      counts->given_up += a == static_cast<uint32_t>(Preemption::kRecompute) ? 1 : 0;
+    }
+  }
+
+  Random random_;
+  const SchedulerLimits limits_;
+  const uint32_t pages_;
+  const uint32_t headroom_;
+  PageMemory memory_;
+  PageMemory twins_memory_;
+  SchedulerState state_;
+  Twin twin_;
+  uint64_t next_id_ = 1;
+};
+
+TEST(SchedulerModel, PlansAndQuestionsAreThoseOfTheSlowTwin) {
+  Counts counts;
+  for (uint64_t seed = 1; counts.operations < TESSERA_MODEL_OPERATIONS; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomLoad load(seed);
+    for (int i = 0; i < 200; ++i) {
+      load.Operation(&counts);
+      if (HasFailure()) {
+        std::printf("seed %llu, operation %d\n", static_cast<unsigned long long>(seed), i);
+        return;
+      }
+    }
+    load.Finish(&counts);
+    if (HasFailure()) return;
+  }
+  // What the operations are for did happen.
+  EXPECT_GT(counts.items, 100000u);
+  EXPECT_GT(counts.finished, 5000u);
+  EXPECT_GT(counts.admitted, counts.finished);
+  EXPECT_GT(counts.preempted, 2000u);
+  EXPECT_GT(counts.given_up, 500u);
+  EXPECT_GT(counts.alone, 100u);
+  EXPECT_GT(counts.urgent, 100u);
 }
 
 }  // namespace

@@ -27,11 +27,23 @@ Sequence::Sequence(Request request, RequestSink sink, const Tokenizer* tokenizer
 }
 
 void Sequence::Admit(SequenceState state) {
-  TESSERA_CHECK(computed_ == 0);
-  match_ = state.match();
-  computed_ = static_cast<uint32_t>(state.position());
-  TESSERA_CHECK(computed_ == match_.reused);
+  TESSERA_CHECK(computed_ == 0 && !admitted());
+  if (!resumed()) match_ = state.match();
+  computed_ = adopted_ = published_ = static_cast<uint32_t>(state.position());
+  TESSERA_CHECK(computed_ == state.match().reused);
+  most_computed_ = std::max(most_computed_, computed_);
   state_.emplace(std::move(state));
+}
+
+void Sequence::Pin() {
+  ++preemptions_;
+  state_->Pause();
+}
+
+void Sequence::Recompute() {
+  ++preemptions_;
+  state_.reset();
+  computed_ = adopted_ = published_ = 0;
 }
 
 void Sequence::BeginStep(uint64_t now_ns) {
@@ -40,8 +52,9 @@ void Sequence::BeginStep(uint64_t now_ns) {
 }
 
 void Sequence::EndStep(uint32_t tokens, bool completes_row, uint64_t now_ns) {
-  const bool ends_prompt = computed_ < prompt_size_ && completes_row;
+  const bool ends_prompt = completes_row && !prompt_done();
   computed_ += tokens;
+  most_computed_ = std::max(most_computed_, computed_);
   if (ends_prompt) prompt_logprobs_due_ = request_.prompt_logprobs >= 0;
   if (!completes_row) return;
   if (request_.max_tokens == 0) {

@@ -4,19 +4,28 @@
 // admitted, its text so far, and what the next event will carry.
 //
 //   Waiting --Admit--> Running --(EndStep)*--> Running --Finish--> Finished
+//      ^                 |  ^
+//      |                 |  +---- Resume ----+
+//      +--- Recompute ---+                   |
+//                        +----- Pin ------> Pinned --Recompute--> Waiting
+//
+// Recompute drops the state and keeps what was sampled: the sequence waits like a new one whose
+// prompt is all its tokens, and goes on after the last. Finish ends it in any state.
 //
 // In a step the executor writes the slots of the row results (sample, logprobs, receipt); after it
 // the loop calls EndStep, which turns them into text and decides whether the sequence has finished.
 //
 // Q1  computed() tokens have state, those reused from others included; the history is the prompt
 //     and every sampled token that goes on.
-// Q2  Finish is called once; the event after it is the last one.
+// Q2  Finish is called once; the event after it is the last one. No token, text or row of the prompt
+//     is in two events.
 // Q3  Buffers for the whole request are reserved at construction: a decode step allocates only the
 //     text and alternatives its event carries.
 //
 // Threads: constructed anywhere, then the loop's; the executor's workers write disjoint slots.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -51,8 +60,12 @@ class Sequence {
   bool cancelled() const { return finish_ == FinishReason::kCancelled; }
   uint32_t completion_tokens() const { return completion_tokens_; }
 
-  // May start from what others have computed.
-  bool may_reuse() const { return request_.reuse && request_.prompt_logprobs < 0; }
+  // May start from what others have computed: not while it is to tell of every row of its prompt.
+  bool may_reuse() const {
+    return request_.reuse && (request_.prompt_logprobs < 0 || prompt_done());
+  }
+  // The row after the prompt has been there: what it predicts is known.
+  bool prompt_done() const { return completion_tokens_ > 0; }
   // The running prefill it waits for.
   std::optional<Join>& join() { return join_; }
 
@@ -60,8 +73,24 @@ class Sequence {
   void Admit(SequenceState state);
   bool admitted() const { return state_.has_value(); }
   SequenceState& state() { return *state_; }
+  bool pinned() const { return admitted() && state_->paused(); }
+  // Was admitted before.
+  bool resumed() const { return preemptions_ > 0; }
   // Has computed something that others may reuse.
-  bool has_news() const { return admitted() && computed_ > match_.reused; }
+  bool has_news() const { return admitted() && computed_ > adopted_; }
+  // Its state was published here, or found.
+  void NotePublished() { published_ = computed_; }
+  // Tokens that it would compute again, were what it published all there is.
+  uint32_t unpublished_tokens() const { return computed_ - published_; }
+  void Pin();
+  void Recompute();
+  // It leaves nothing for others, nor for itself.
+  void StopPublishing() { publishes_ = false; }
+  bool publishes() const { return publishes_; }
+  // Of the next `tokens`, those computed before.
+  uint32_t AgainComputed(uint32_t tokens) const {
+    return std::min(tokens, most_computed_ - std::min(most_computed_, computed_));
+  }
   std::span<const TokenId> prompt() const { return std::span(history_).first(prompt_size_); }
   std::span<const TokenId> history() const { return history_; }
   void ReleaseState() { state_.reset(); }
@@ -71,7 +100,7 @@ class Sequence {
     return std::span(history_).subspan(first, count);
   }
   bool wants_prompt_rows() const {
-    return request_.prompt_logprobs >= 0 && computed_ < prompt_size_;
+    return request_.prompt_logprobs >= 0 && computed_ < prompt_size_ && !prompt_done();
   }
   bool samples_at(bool completes_row) const { return completes_row && request_.max_tokens > 0; }
   // The token that follows prompt position `position` in the prompt, or -1.
@@ -103,9 +132,14 @@ class Sequence {
   const uint32_t prompt_size_;
   std::vector<TokenId> history_;
   uint32_t computed_ = 0;
+  uint32_t most_computed_ = 0;  // ever
+  uint32_t adopted_ = 0;        // of computed_, when it was last admitted
+  uint32_t published_ = 0;      // computed_ when its state was last published, or adopted
+  uint32_t preemptions_ = 0;
+  bool publishes_ = true;
   std::optional<SequenceState> state_;
   std::optional<Join> join_;
-  MatchReport match_;
+  MatchReport match_;  // of the first admission
 
   StreamingDetokenizer detokenizer_;
   StopMatcher stop_;

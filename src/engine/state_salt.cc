@@ -5,10 +5,18 @@
 
 namespace tessera {
 
-std::string StateSalt(IsolateKind isolate, std::string_view cache_salt, RequestId id) {
-  if (isolate == IsolateKind::kRequest) return fmt::format("r{}", id.index());
-  if (cache_salt.empty()) return {};
-  return fmt::format("c{}", cache_salt);
+std::string StateSalt(IsolateKind isolate, const SaltParts& parts) {
+  switch (isolate) {
+    case IsolateKind::kOff:
+      break;
+    case IsolateKind::kKey:
+      return fmt::format("k{}:{}{}", parts.isolation_key.size(), parts.isolation_key,
+                         parts.cache_salt);
+    case IsolateKind::kRequest:
+      return fmt::format("r{}", parts.id.index());
+  }
+  if (parts.cache_salt.empty()) return {};
+  return fmt::format("c{}", parts.cache_salt);
 }
 
 }  // namespace tessera
