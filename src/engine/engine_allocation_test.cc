@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "engine/engine_client.h"
 #include "engine/engine_test_models.h"
+#include "engine/scheduler.h"
 
 // Both sides are replaced below; the compiler sees the bodies of only one of them.
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
@@ -103,6 +104,43 @@ TEST(EngineAllocation, ADecodeStepTakesNothingFromTheHeap) {
     ASSERT_EQ(recorder.events.load(), kTokens);
     EXPECT_EQ(recorder.seen[kTokens - 20] - recorder.seen[20], 0u);
   }
+}
+
+// P5: whoever is preempted, given up, resumed and admitted.
+TEST(EngineAllocation, PlanningUnderPressureTakesNothingFromTheHeap) {
+  constexpr uint32_t kSequences = 40;
+  struct Memory final : SchedulerMemory {
+    Random random{11};
+    uint64_t preempted = 0;
+    AdmitAnswer Admit(SequenceId, const AdmitTerms& terms) override {
+      const bool admitted = terms.waives_headroom || random.Below(3) == 0;
+      return {.outcome = admitted ? AdmitAnswer::kAdmitted : AdmitAnswer::kMustWait};
+    }
+    uint32_t Grow(SequenceId) override { return random.Below(6) == 0 ? 1 : 0; }
+    PreemptCost CostOf(SequenceId) override {
+      const auto unused = static_cast<uint32_t>(random.Below(3));
+      return {unused, unused + 2, static_cast<uint32_t>(random.Below(50))};
+    }
+    uint32_t Preempt(SequenceId, Preemption way) override {
+      ++preempted;
+      return way == Preemption::kPin ? 0 : 3;
+    }
+    uint32_t TokensToCut(SequenceId) override { return 5; }
+  } memory;
+  SchedulerState state;
+  const SchedulerLimits limits = {.max_running = 16, .chunk_tokens = 24, .passes_max = 5};
+  for (uint64_t id = 1; id <= kSequences; ++id) {
+    state.Add(SequenceId(id), 1 + static_cast<uint32_t>(id % 7), static_cast<int32_t>(id % 3));
+  }
+  Step(state, limits, memory);
+  state.EndStep();
+  const uint64_t before = allocations;
+  for (int step = 0; step < 2000; ++step) {
+    Step(state, limits, memory);
+    state.EndStep();
+  }
+  EXPECT_EQ(allocations - before, 0u);
+  EXPECT_GT(memory.preempted, 1000u);
 }
 
 // The counter counts: a request for log-probabilities allocates their lists.

@@ -7,7 +7,11 @@
 // it has alone on an idle engine that reuses nothing.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -197,6 +201,145 @@ TEST_P(EnginePressure, WhatIsPreemptedAnswersAsAlone) {
   EXPECT_GT(sum.recomputed_tokens, 100u);
   RecordProperty("pinned", static_cast<int>(sum.preemptions_pinned));
   RecordProperty("recomputed", static_cast<int>(sum.preemptions_recomputed));
+}
+
+EngineOptions Toy(double sequences, uint64_t positions) {
+  EngineOptions options;
+  options.model_path = ToyModelPath();
+  options.threads = 2;
+  options.chunk_tokens = 32;
+  options.poison = true;
+  const StateShape shape = ToyShape(Architecture::kFalconH1).state_shape(StateType::kF32);
+  const uint64_t one = *StateStore::BudgetForSequences(shape, options.organisation, 1, positions);
+  options.budget_bytes = static_cast<uint64_t>(sequences * static_cast<double>(one));
+  return options;
+}
+
+TEST(EnginePreemption, IdenticalGreedyPromptsHaveOneAnswer) {
+  auto engine = MakeEngine(Toy(2.5, 170));
+  Request request;
+  request.prompt = Text(5, 70);
+  request.max_tokens = 90;
+  request.ignore_eos = true;
+  request.logprobs = 1;
+  std::vector<Client> clients(24);
+  for (Client& client : clients) ASSERT_TRUE(engine->Submit(request, client.sink()));
+  std::set<std::pair<std::string, uint64_t>> answers;
+  for (Client& client : clients) {
+    const Answer& answer = client.Wait();
+    EXPECT_EQ(answer.finish, FinishReason::kLength);
+    EXPECT_EQ(answer.tokens.size(), 90u);
+    EXPECT_EQ(answer.logprobs.size(), 90u);
+    answers.emplace(answer.text, answer.receipt);
+  }
+  EXPECT_EQ(answers.size(), 1u);
+  const EngineStats stats = engine->Stats();
+  EXPECT_GT(stats.preemptions_pinned + stats.preemptions_recomputed, 0u);
+  EXPECT_EQ(stats.completion_tokens, 24u * 90u) << "a token was sampled twice";
+}
+
+// What is counted: prompts once, whatever was computed again beside them.
+TEST(EnginePreemption, TokensComputedAgainAreCountedApart) {
+  EngineOptions options = Toy(1.3, 120);
+  options.reuse = false;
+  auto engine = MakeEngine(options);
+  std::vector<Client> clients(6);
+  for (size_t i = 0; i < clients.size(); ++i) {
+    Request request;
+    request.prompt = Text(i, 40);
+    request.max_tokens = 80;
+    request.ignore_eos = true;
+    ASSERT_TRUE(engine->Submit(request, clients[i].sink()));
+  }
+  for (Client& client : clients) client.Wait();
+  const EngineStats stats = engine->Stats();
+  EXPECT_EQ(stats.prompt_tokens, 6u * 40u);
+  EXPECT_EQ(stats.completion_tokens, 6u * 80u);
+  EXPECT_GT(stats.recomputed_tokens, 0u);
+  EXPECT_GT(stats.growths_refused, 0u);
+  EXPECT_GT(stats.plans, 0u);
+  EXPECT_GE(stats.plan_ns, stats.plan_ns_max);
+}
+
+TEST(EnginePreemption, OneThatJustFitsAloneRunsToItsEnd) {
+  // The checkpoint at its prompt's end takes the pages that it needs later.
+  for (double sequences : {1.0, 1.2, 1.6}) {
+    SCOPED_TRACE(sequences);
+    EngineOptions options = Toy(sequences, 200);
+    auto engine = MakeEngine(options);
+    Request request;
+    request.prompt = Text(9, 100);
+    request.max_tokens = 0;
+    while (true) {  // the longest that Submit takes
+      Client client;
+      request.max_tokens += 16;
+      const auto id = engine->Submit(request, client.sink());
+      if (!id) break;
+      client.Wait();
+    }
+    request.max_tokens -= 16;
+    request.ignore_eos = true;
+    ASSERT_GT(request.max_tokens, 0u);
+    EngineOptions roomy = options;
+    roomy.budget_bytes *= 8;
+    const Answer answer = Ask(*engine, request);
+    EXPECT_EQ(answer.finish, FinishReason::kLength);
+    ExpectSame(answer, Ask(*MakeEngine(roomy), request));
+  }
+}
+
+TEST(EnginePreemption, LowerPrioritiesGoFirst) {
+  EngineOptions options = Toy(4, 300);
+  options.max_running = 1;
+  auto engine = MakeEngine(options);
+  Client blocker;
+  Request request;
+  request.prompt = Text(1, 10);
+  request.max_tokens = 200;
+  request.ignore_eos = true;
+  const auto blocking = engine->Submit(request, blocker.sink());
+  ASSERT_TRUE(blocking);
+  blocker.WaitForTokens(1);
+  request.max_tokens = 2;
+  std::mutex mutex;
+  std::vector<int> order;
+  std::vector<Client> clients(4);
+  const int32_t priorities[] = {3, 0, -7, 0};
+  for (int i = 0; i < 4; ++i) {
+    request.priority = priorities[i];
+    const auto sink = [&, i, inner = clients[i].sink()](const RequestEvent& event) {
+      if (event.finish != FinishReason::kNone) {
+        std::lock_guard lock(mutex);
+        order.push_back(i);
+      }
+      inner(event);
+    };
+    ASSERT_TRUE(engine->Submit(request, sink));
+  }
+  engine->Cancel(*blocking);
+  for (Client& client : clients) client.Wait();
+  EXPECT_EQ(order, std::vector<int>({2, 1, 3, 0}));
+}
+
+TEST(EnginePreemption, UnderIsolateKeyOnlyRequestsOfAKeyShare) {
+  EngineOptions options = Toy(8, 120);
+  options.isolate = IsolateKind::kKey;
+  auto engine = MakeEngine(options);
+  Request request;
+  request.prompt = Text(1, 100);
+  request.max_tokens = 1;
+  const auto cached = [&](const char* key, const char* salt) {
+    request.isolation_key = key;
+    request.cache_salt = salt;
+    return Ask(*engine, request).cached_tokens;
+  };
+  EXPECT_EQ(cached("a", ""), 0u);
+  EXPECT_GT(cached("a", ""), 0u);
+  EXPECT_EQ(cached("b", ""), 0u);
+  EXPECT_EQ(cached("", ""), 0u);
+  EXPECT_EQ(cached("a", "s"), 0u);
+  EXPECT_GT(cached("a", "s"), 0u);
+  EXPECT_EQ(cached("b", "s"), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllArchitectures, EnginePressure,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -181,6 +182,11 @@ TEST(Engine, BadOptionsAreRefusedByName) {
   options = ToyOptions();
   options.checkpoint_grid = 0;
   EXPECT_NE(message(options).find("checkpoint-grid"), std::string::npos);
+  for (double headroom : {-0.1, 1.0, std::nan("")}) {
+    options = ToyOptions();
+    options.headroom = headroom;
+    EXPECT_NE(message(options).find("headroom is"), std::string::npos);
+  }
   options = ToyOptions();
   options.isa = "sparc";
   EXPECT_NE(message(options).find("TESSERA_ISA=sparc"), std::string::npos);
@@ -242,6 +248,9 @@ TEST(Engine, BadRequestsAreRefusedByName) {
     EXPECT_NE(refusal(request).find("message_ends has " + std::to_string(bad) + " after 3"),
               std::string::npos);
   }
+  request = ToyRequest(4, 4);
+  request.isolation_key = std::string(257, 'k');
+  EXPECT_NE(refusal(request).find("isolation_key has 257 bytes"), std::string::npos);
   request = ToyRequest(4, 4);
   request.checkpoint_at.assign(65, 1);
   EXPECT_NE(refusal(request).find("checkpoint_at has 65 positions"), std::string::npos);
