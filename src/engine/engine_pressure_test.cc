@@ -288,6 +288,68 @@ TEST(EnginePreemption, OneThatJustFitsAloneRunsToItsEnd) {
   }
 }
 
+// Recomputed in one chunk, prompt and sampled tokens together.
+TEST(EnginePreemption, RowsOfAPromptAreToldOnce) {
+  EngineOptions options = Toy(1.3, 120);
+  options.chunk_tokens = 256;
+  options.reuse = false;
+  auto engine = MakeEngine(options);
+  std::vector<Client> clients(6);
+  for (size_t i = 0; i < clients.size(); ++i) {
+    Request request;
+    request.prompt = Text(i, 40);
+    request.max_tokens = 80;
+    request.ignore_eos = true;
+    request.prompt_logprobs = 1;
+    ASSERT_TRUE(engine->Submit(request, clients[i].sink()));
+  }
+  for (Client& client : clients) EXPECT_EQ(client.Wait().prompt_logprobs.size(), 40u);
+  EXPECT_GT(engine->Stats().preemptions_recomputed, 0u);
+}
+
+TEST(EnginePreemption, HeadroomDoesNotKeepOutOneThatRunsAlone) {
+  EngineOptions options = Toy(1.1, 200);
+  options.headroom = 0.6;
+  auto engine = MakeEngine(options);
+  std::vector<Client> clients(3);
+  for (size_t i = 0; i < clients.size(); ++i) {
+    Request request;
+    request.prompt = Text(i, 150);  // more than the headroom leaves
+    request.max_tokens = 20;
+    request.ignore_eos = true;
+    ASSERT_TRUE(engine->Submit(request, clients[i].sink()));
+  }
+  for (Client& client : clients) EXPECT_EQ(client.Wait().finish, FinishReason::kLength);
+  EXPECT_GT(engine->Stats().admissions_refused, 0u);
+}
+
+// Its own checkpoint, which others wanted, is retained while it runs and takes the pages it lacks.
+TEST(EnginePreemption, OneThatIsAloneGetsWhatIsStrictlyRetainedForIt) {
+  EngineOptions options = Toy(1.0, 200);
+  options.retention = *RetentionSpec::Parse("strict");
+  EngineOptions roomy = options;
+  roomy.budget_bytes *= 8;
+  auto engine = MakeEngine(options);
+  Request request;
+  request.prompt = Text(9, 40);
+  request.max_tokens = 160;
+  request.ignore_eos = true;
+  Client client;
+  while (!engine->Submit(request, client.sink())) --request.max_tokens;  // kept rows take some
+  client.WaitForTokens(1);
+  uint32_t reused = 0;  // not by those for whom there is no room until it has ended
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    Request other;
+    other.prompt = request.prompt;
+    other.prompt.push_back(static_cast<TokenId>(seed));
+    other.max_tokens = 1;
+    reused += Ask(*engine, other).cached_tokens;
+  }
+  EXPECT_GT(reused, 0u);
+  const Answer answer = client.Wait();
+  ExpectSame(answer, Ask(*MakeEngine(roomy), request));
+}
+
 TEST(EnginePreemption, LowerPrioritiesGoFirst) {
   EngineOptions options = Toy(4, 300);
   options.max_running = 1;
