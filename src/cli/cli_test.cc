@@ -140,7 +140,8 @@ TEST(CommandLine, ErrorsAreOneLineWithTheCodeOfTheirKind) {
   ExpectOneLine(with({"--placement", "head"}), 2, "--placement: ");
   ExpectOneLine(with({"--eviction", "fifo"}), 2, "--eviction: ");
   ExpectOneLine(with({"--retention", "ever"}), 2, "--retention: ");
-  ExpectOneLine(with({"--isolate", "keys"}), 2, "--isolate: 'keys' is none of off, key and request");
+  ExpectOneLine(with({"--isolate", "keys"}), 2,
+                "--isolate: 'keys' is none of off, key and request");
   ExpectOneLine(with({"-n", "many"}), 2, "--max-tokens does not take 'many'");
   ExpectOneLine(with({"-n", "9000"}), 2, "context length of 8192");
   ExpectOneLine(with({"--top-p", "2"}), 2, "top_p");

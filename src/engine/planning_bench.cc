@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// scheduler_bench [STEPS]: what planning a step costs, look-ups, growth, eviction and preemption
+// planning_bench [STEPS]: what planning a step costs, look-ups, growth, eviction and preemption
 // included, with a real state store of Falcon-H1-7B's geometry without bytes behind it. Prints a
 // line for each number of running sequences and load; never asserts speed.
 //
