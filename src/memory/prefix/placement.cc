@@ -33,8 +33,8 @@ class Planner {
     if (too_many > 0) out_->erase(begin + 1, begin + 1 + too_many);
   }
   // From after what is reused on: a long prompt that is mostly reused gets few.
-  void AddEvery(uint32_t tokens, uint32_t end, bool spare) {
-    uint64_t position = (uint64_t{input_.match.reused} / tokens + 1) * tokens;
+  void AddEvery(uint64_t tokens, uint32_t end, bool spare) {
+    uint64_t position = (input_.match.reused / tokens + 1) * tokens;
     for (; position <= end; position += tokens) Add(static_cast<uint32_t>(position), spare);
   }
 
@@ -59,8 +59,9 @@ bool HasBranch(PlacementSpec::Kind kind) {
   return kind == PlacementSpec::Kind::kDefault || kind == PlacementSpec::Kind::kTailBranch;
 }
 
-uint32_t SpareTokens(uint32_t price_tokens) {
-  return DivideUp(kSpareTokensMin, std::min(price_tokens, kSpareTokensMin)) * price_tokens;
+uint64_t SpareTokens(uint64_t price_tokens) {
+  return DivideUp(kSpareTokensMin, std::min<uint64_t>(price_tokens, kSpareTokensMin)) *
+         price_tokens;
 }
 
 }  // namespace
@@ -74,7 +75,7 @@ void PlanBoundaries(const PlacementInput& input, std::vector<PlannedBoundary>* b
   if (end == 0) return;
   const PlacementSpec& spec = input.spec;
   if (spec.kind == PlacementSpec::Kind::kDense) {
-    planner.AddEvery(spec.dense_tokens, end, false);
+    planner.AddEvery(spec.dense_tokens, match.prompt_tokens, false);
   } else {
     planner.Add(end);
     if (HasBranch(spec.kind) && match.diverged_at < end) planner.Add(match.diverged_at);
@@ -82,8 +83,10 @@ void PlanBoundaries(const PlacementInput& input, std::vector<PlannedBoundary>* b
   if (spec.kind == PlacementSpec::Kind::kDefault) {
     planner.AddMessageEnds(input.message_ends);
     if (input.price_tokens > 0) {
-      planner.Add((end - 1) / input.price_tokens * input.price_tokens);
-      if (input.plentiful) planner.AddEvery(SpareTokens(input.price_tokens), end, true);
+      const uint64_t every = RoundUp(input.price_tokens, input.grid);
+      const uint32_t mark = static_cast<uint32_t>((end - 1) / every * every);
+      planner.Add(mark);
+      if (input.plentiful) planner.AddEvery(SpareTokens(every), end, true);
     }
   }
   planner.AddNamed(input.named);

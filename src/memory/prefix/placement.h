@@ -20,11 +20,12 @@
 //   mark          the last multiple of `price_tokens` before the tail: a prompt that is a long shared
 //                 beginning and a short end of its own is reused by the second request to share it,
 //                 not only by the third. The price of a checkpoint is the tokens of KV that take as
-//                 much memory, rounded up to 16
-//   spare         other multiples of `price_tokens`, kSpareTokensMin or more apart, while a quarter
-//                 of the state memory is free. First to be evicted. Each cuts the prefill: on LFM2,
-//                 whose price is 16, one at every multiple would mean chunks of 16 tokens
-//   dense         every N tokens, for comparison: of the others only what the client names
+//                 much memory, rounded up to 16 and here to the grid
+//   spare         other multiples of it, kSpareTokensMin or more apart, while a quarter of the state
+//                 memory is free. First to be evicted. Each cuts the prefill: on LFM2, whose price is
+//                 16, one at every multiple would mean chunks of 16 tokens
+//   dense         every N tokens, the prompt's end among them, for comparison: of the others only
+//                 what the client names
 //
 // Every boundary is a multiple of the grid, beyond what is reused and within the prompt. End of
 // turn (the last token with state) is a boundary of every policy but dense: it costs no copy.

@@ -110,8 +110,24 @@ TEST(Placement, CheapSpareOnesDoNotCutAPrefillIntoCrumbs) {
   }
 }
 
+// On a grid the price is rounded up to it: multiples that were rounded down one by one would be at
+// uneven distances, and prompts would share fewer of them.
+TEST(Placement, MarksAndSpareOnesAreMultiplesOfThePriceOnTheGrid) {
+  PlacementInput input = Input("default", 410);
+  input.grid = 100;
+  input.price_tokens = 130;
+  EXPECT_EQ(Planned(input), Positions{400});
+  input.match.prompt_tokens = 590;
+  EXPECT_EQ(Planned(input), (Positions{400, 500}));
+  input.match.prompt_tokens = 790;
+  input.plentiful = true;
+  EXPECT_EQ(Planned(input), (Positions{200, 400, 600, 700}));
+}
+
 TEST(Placement, DenseIsEveryNTokensAndNeverTheEndOfATurn) {
-  PlacementInput input = Input("dense:30", 100);
+  PlacementInput input = Input("dense:50", 100);
+  EXPECT_EQ(Planned(input), (Positions{50, 100}));  // also at the end: a longer one starts there
+  input.spec = PlacementSpec::Parse("dense:30").value();
   EXPECT_EQ(Planned(input), (Positions{30, 60, 90}));
   input.match.reused = 60;
   EXPECT_EQ(Planned(input), Positions{90});

@@ -102,6 +102,7 @@ void PrefixFinder::FindDivergence() {
   const uint32_t position = tree_.at(node_).position;
   const uint32_t shared = tree_.SharedWithChildren(node_, query_.prompt.subspan(position));
   report.diverged_at = std::max(known_node_, position + shared);
+  match_.own_way = tree_.at(node_).child_count > 0 || report.diverged_at >= report.prompt_tokens;
   if (!rules_.recurrent) report.recurrent = report.attention;
   if (!rules_.attention) report.attention = report.diverged_at;
 }

@@ -15,15 +15,6 @@ void Increment(uint16_t* count) {
   if (*count < std::numeric_limits<uint16_t>::max()) ++*count;
 }
 
-// Whether the prompt does not merely go on after what is known: it leaves it where others went on,
-// or ends within it.
-bool TakesOwnWay(const MatchReport& report) {
-  const ComputedRange* last =
-      report.computed_count == 0 ? nullptr : &report.computed[report.computed_count - 1];
-  return report.diverged_at >= report.prompt_tokens || last == nullptr ||
-         last->reason == ComputeReason::kDiverged;
-}
-
 }  // namespace
 
 Lease& Lease::operator=(Lease&& other) noexcept {
@@ -80,7 +71,7 @@ void PrefixIndex::CountLookup(LedgerLock& lock, const Match& match) {
   if (match.boundary.valid()) {
     Node& node = tree_.at(match.boundary);
     Increment(&node.hits);
-    if (TakesOwnWay(report)) Increment(&node.branches);
+    if (match.own_way) Increment(&node.branches);
     node.last_use = clock_;
   }
   ++stats_.lookups;

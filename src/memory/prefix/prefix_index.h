@@ -58,6 +58,9 @@ struct PrefixQuery {
 struct Match {
   MatchReport report;
   NodeId boundary;  // of what is reused; invalid when nothing is
+  // The prompt does not merely go on after what is known: others went on there, or it ends within.
+  // Said by what is there now: who comes back to a way that was evicted goes on.
+  bool own_way = false;
 };
 
 // Refs on what was adopted; ended by Release under the lock.

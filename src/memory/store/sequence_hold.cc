@@ -337,7 +337,12 @@ void SequenceHold::Publish(LedgerLock& lock, std::span<const TokenId> history,
   const ReuseOptions& reuse = memory_->options().reuse;
   const bool turn_end = last && IsTurnBoundary(reuse.placement, reuse.checkpoint_grid,
                                                static_cast<uint32_t>(position_));
-  if (due == nullptr && !turn_end) return;
+  if (due == nullptr && !turn_end) {
+    // Off the grid no checkpoint ends it, but the next prompt that begins so shows where it leaves.
+    const bool hybrid = memory_->state() != nullptr && memory_->attention() != nullptr;
+    if (last && hybrid) PublishGroups(lock, history);
+    return;
+  }
   PublishBoundary(lock, history, row, last, due != nullptr && due->spare);
 }
 

@@ -94,6 +94,22 @@ TEST(StorePlacement, AMarkLetsTheSecondRequestReuseALongBeginning) {
   EXPECT_EQ(lab.Serve({.prompt = Joined(common, TokensOf(4, 30))}).reused, 100u);
 }
 
+// A prompt that ends on the grid has its checkpoint one step before; that its last tokens were there
+// is known all the same, so the second request to share them leaves a checkpoint for the third.
+TEST(StorePlacement, OnAGridTheEndOfAPromptIsKnownWithoutACheckpoint) {
+  for (ReuseCase c : ReuseCases(0)) {
+    if (!c.recurrent() || c.options.shape.attention_layers == 0) continue;
+    SCOPED_TRACE(c.name);
+    c.options.reuse.placement.kind = PlacementSpec::Kind::kTailBranch;
+    c.options.reuse.checkpoint_grid = 32;
+    ReuseLab lab(c.options);
+    const std::vector<TokenId> common = TokensOf(1, 64);
+    lab.Serve({.prompt = common, .generate = 3});
+    EXPECT_EQ(lab.Serve({.prompt = Joined(common, TokensOf(2, 40))}).reused, 32u);
+    EXPECT_EQ(lab.Serve({.prompt = Joined(common, TokensOf(3, 40))}).reused, 64u);
+  }
+}
+
 TEST(StorePlacement, SpareCheckpointsAreTheFirstToGo) {
   ReuseLab lab(Options("s3", 64 * kKiB));
   lab.Serve({.prompt = TokensOf(1, 200)});
