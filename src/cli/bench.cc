@@ -13,8 +13,8 @@ namespace tessera::cli {
 Action AddBench(CLI::App& command) {
   command.require_subcommand(1);
   std::vector<std::pair<const CLI::App*, Action>> actions;
-  for (Action (*add)(CLI::App&) :
-       {AddBenchKernels, AddBenchStep, AddBenchMemory, AddBenchServe, AddBenchMakeModel}) {
+  for (Action (*add)(CLI::App&) : {AddBenchKernels, AddBenchStep, AddBenchMemory, AddBenchServe,
+                                   AddBenchReplay, AddBenchMakeModel}) {
     Action action = add(command);
     const auto all = command.get_subcommands([](const CLI::App*) { return true; });
     actions.emplace_back(all.back(), std::move(action));

@@ -11,6 +11,7 @@ namespace tessera::cli {
 Action AddBenchKernels(CLI::App& bench);
 Action AddBenchStep(CLI::App& bench);
 Action AddBenchMemory(CLI::App& bench);
+Action AddBenchReplay(CLI::App& bench);
 Action AddBenchServe(CLI::App& bench);
 Action AddBenchMakeModel(CLI::App& bench);
 

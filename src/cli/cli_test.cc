@@ -486,6 +486,65 @@ TEST(CommandLine, BenchMemoryPrintsATableAndTheSameAsJson) {
   EXPECT_EQ(json["operations"].size(), 2u * 15);
 }
 
+const std::string kTraces = TESSERA_SOURCE_DIR "/bench/traces/";
+
+TEST(CommandLine, BenchReplayPrintsATableAndTheSameAsJson) {
+  const std::vector<std::string> base = {"bench", "replay", kTraces + "agents_miniswe.jsonl",
+                                         "--capacity", "16K,unlimited"};
+  std::vector<std::string> flags = base;
+  flags.insert(flags.end(),
+               {"--placement", "tail", "--eviction", "lru", "--checkpoint-grid", "64"});
+  const Outcome table = Tessera(flags);
+  ASSERT_EQ(table.code, 0) << table.error;
+  EXPECT_EQ(table.error, "");
+  EXPECT_NE(table.out.find("       16K tail/lru@64 "), std::string::npos) << table.out;
+  flags.push_back("--json");
+  const Outcome outcome = Tessera(flags);
+  ASSERT_EQ(outcome.code, 0) << outcome.error;
+  const auto json = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(json["price_tokens"], 1557);
+  ASSERT_EQ(json["runs"].size(), 2u);
+  EXPECT_EQ(json["runs"][0]["requests"], 206);
+  EXPECT_GT(json["runs"][1]["hit_rate"], json["runs"][0]["hit_rate"]);
+  flags = base;
+  flags.insert(flags.end(), {"--geometry", "falcon-h1-7b", "--state", "bf16", "--compare"});
+  const Outcome compared = Tessera(flags);
+  ASSERT_EQ(compared.code, 0) << compared.error;
+  EXPECT_NE(compared.out.find("as much as 1557 tokens"), std::string::npos) << compared.out;
+  EXPECT_NE(compared.out.find("default/value@512"), std::string::npos) << compared.out;
+}
+
+TEST(CommandLine, BenchReplayRefusesWhatItCannotReplay) {
+  const std::string trace = kTraces + "agents_miniswe.jsonl";
+  const auto replay = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {"bench", "replay", trace};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return Tessera(arguments);
+  };
+  ExpectOneLine(Tessera({"bench", "replay"}), 2, "FILE");
+  ExpectOneLine(Tessera({"bench", "replay", "no-such.jsonl"}), 5, "no-such.jsonl");
+  ExpectOneLine(replay({"--capacity", "0"}), 2, "--capacity: '0'");
+  ExpectOneLine(replay({"--capacity", "4MB"}), 2, "--capacity: '4MB'");
+  ExpectOneLine(replay({"--capacity", "1K"}), 4, "no request of agents_miniswe.jsonl fits");
+  ExpectOneLine(replay({"--capacity", "16G"}), 4, "the index of");
+  ExpectOneLine(replay({"--price", "16777217"}), 2, "--price");
+  ExpectOneLine(replay({"--geometry", "falcon"}), 2, "--geometry");
+  ExpectOneLine(replay({"--geometry", "mamba2-130m"}), 2, "no attention layers");
+  ExpectOneLine(replay({"--geometry", "falcon-h1-7b", "--state", "fp16"}), 2, "--state: 'fp16'");
+  ExpectOneLine(replay({"--geometry", "falcon-h1-7b", "--price", "3"}), 2, "--price");
+  ExpectOneLine(replay({"--placement", "tails"}), 2, "--placement");
+  ExpectOneLine(replay({"--eviction", "lfu"}), 2, "--eviction");
+  ExpectOneLine(replay({"--organisation", "s9"}), 2, "--organisation");
+  ExpectOneLine(replay({"--checkpoint-grid", "0"}), 2, "--checkpoint-grid");
+  ExpectOneLine(replay({"--compare", "--eviction", "lru"}), 2, "--compare");
+  const Scratch scratch;
+  std::string text = Slurp(trace);
+  std::ofstream(scratch / "cut.jsonl") << text.substr(0, text.size() / 2);
+  ExpectOneLine(Tessera({"bench", "replay", scratch / "cut.jsonl"}), 3, "cut.jsonl:");
+  std::ofstream(scratch / "empty.jsonl") << "";
+  ExpectOneLine(Tessera({"bench", "replay", scratch / "empty.jsonl"}), 3, "empty.jsonl");
+}
+
 TEST(CommandLine, BenchRefusesWhatItDoesNotKnow) {
   ExpectOneLine(Tessera({"bench"}), 2, "subcommand");
   ExpectOneLine(Tessera({"bench", "kernels", "--isa", "mmx"}), 2, "--isa mmx");

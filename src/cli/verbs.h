@@ -39,8 +39,8 @@ inline constexpr Verb kVerbs[] = {
     {"plan", "MODEL | --geometry NAME [flags]", "Say what its state memory takes and holds",
      AddPlan},
     {"verify", "MODEL [--quick] [flags]", "Prove exactness on this machine", AddVerify},
-    {"bench", "kernels | step MODEL | serve | memory", "Measure this machine, a model and a server",
-     AddBench},
+    {"bench", "kernels | step MODEL | memory | replay FILE | serve | make-model FILE",
+     "Measure this machine, a model, a server and what is reused", AddBench},
     {"cache", "ls | show | clear [--url URL]", "Look at what a running server keeps", AddCache},
 };
 
