@@ -75,6 +75,12 @@ struct EngineOptions {
   uint64_t shuffle_seed = 0;
 };
 
+// Added to a token's logit.
+struct LogitBias {
+  TokenId id = -1;
+  float bias = 0;
+};
+
 // All optional; the defaults are greedy decoding.
 struct SamplingOptions {
   float temperature = 0;  // 0: greedy
@@ -82,6 +88,11 @@ struct SamplingOptions {
   float top_p = 1;
   float min_p = 0;
   uint64_t seed = 0;  // draws depend on (seed, absolute position) only
+  // Of logits, before sampling; logit_adjuster.h says how.
+  float presence_penalty = 0;              // on tokens of the answer so far
+  float frequency_penalty = 0;             // on them for each time
+  float repetition_penalty = 1;            // above 0; on tokens of prompt and answer
+  std::vector<LogitBias> logit_bias = {};  // at most 1024
 };
 
 struct Request {
@@ -89,7 +100,11 @@ struct Request {
   uint32_t max_tokens = 16;     // 0: prompt only (for prompt_logprobs)
   SamplingOptions sampling;
   std::vector<std::string> stop;  // generation ends before the first of these in the text
+  std::vector<TokenId> stop_ids;  // generation ends with any of these, which is not in the text
   bool ignore_eos = false;
+  // Until so many tokens are generated no token that would end the text is sampled, and stop
+  // strings are text. At most max_tokens.
+  uint32_t min_tokens = 0;
   int logprobs = -1;  // per generated token: this many alternatives, at most 100; -1 none
   // Per prompt position, likewise: entry i is the distribution after prompt token i, its `chosen`
   // the token that follows (after the last one: the one sampled, or the most probable when
@@ -136,8 +151,9 @@ struct RequestTimings {  // milliseconds
 
 // What a request's sink receives: after a step that produced something for it.
 struct RequestEvent {
-  std::span<const TokenId> tokens;  // new tokens; the stopping token (EOS) is not among them
-  std::string text;                 // text that became certain: valid UTF-8, stop strings held back
+  std::span<const TokenId>
+      tokens;        // new tokens; the stopping one (EOS, stop_ids) is not among them
+  std::string text;  // text that became certain: valid UTF-8, stop strings held back
   std::span<const PositionLogprobs> logprobs;         // of `tokens`, when asked for
   std::span<const PositionLogprobs> prompt_logprobs;  // once, with the first event
   FinishReason finish = FinishReason::kNone;

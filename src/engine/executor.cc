@@ -35,9 +35,9 @@ Executor::Executor(Forward forward, const ModelShape& shape, ThreadPool& threads
       threads_(threads),
       forward_(std::move(forward)),
       head_input_(size_t{limits.head_rows} * shape.width) {
-  samplers_.reserve(static_cast<size_t>(threads.thread_count()));
+  workers_.reserve(static_cast<size_t>(threads.thread_count()));
   for (int worker = 0; worker < threads.thread_count(); ++worker) {
-    samplers_.emplace_back(vocab_size_);
+    workers_.emplace_back(vocab_size_);
   }
   steps_.reserve(limits.sequences);
   items_.reserve(limits.sequences);
@@ -49,12 +49,12 @@ Executor::Executor(Forward forward, const ModelShape& shape, ThreadPool& threads
 uint64_t Executor::ActivationBytes(const ModelShape& shape, const ForwardLimits& limits,
                                    int threads) {
   return Forward::ActivationBytes(shape, limits, threads) + HeadInputBytes(shape.width, limits) +
-         static_cast<uint64_t>(threads) * Sampler::ScratchBytes(shape.vocab_size);
+         static_cast<uint64_t>(threads) * WorkerBytes(shape.vocab_size);
 }
 
 uint64_t Executor::activation_bytes() const {
   return forward_.activation_bytes() + head_input_.size_bytes() +
-         samplers_.size() * Sampler::ScratchBytes(vocab_size_);
+         workers_.size() * WorkerBytes(vocab_size_);
 }
 
 void Executor::ListRows(const ExecutorItem& item) {
@@ -124,7 +124,7 @@ void Executor::FinishRows(std::span<const Row> rows, const float* norm_rows) {
   threads_.ParallelFor(count, [&](uint32_t task, int worker) {
     FinishRow(rows[task], norm_rows + size_t{task} * width_,
               std::span(logits + size_t{task} * vocab_size_, vocab_size_),
-              samplers_[static_cast<size_t>(worker)]);
+              workers_[static_cast<size_t>(worker)]);
   });
 }
 
@@ -142,23 +142,25 @@ void Executor::FinishKeptRows() {
 }
 
 void Executor::FinishRow(const Row& row, const float* norm_row, std::span<const float> logits,
-                         Sampler& sampler) {
+                         Worker& worker) {
   Sequence& sequence = *row.sequence;
   const Request& request = sequence.request();
   TokenId chosen = sequence.GivenAfter(row.position);
   if (row.sampled) {
     sequence.receipt().Fold(std::span(norm_row, width_));
     // Keyed by the position of the new token, which is the one after this row's.
-    sequence.sample() = sampler.Sample(logits, request.sampling, uint64_t{row.position} + 1);
+    sequence.sample() = worker.sampler.Sample(
+        worker.adjuster.Adjust(logits, request.sampling, sequence.sample_context()),
+        request.sampling, uint64_t{row.position} + 1);
     chosen = sequence.sample().value_or(-1);
     if (request.logprobs >= 0) {
-      sampler.Logprobs(logits, chosen, static_cast<uint32_t>(request.logprobs),
-                       &sequence.sample_logprobs());
+      worker.sampler.Logprobs(logits, chosen, static_cast<uint32_t>(request.logprobs),
+                              &sequence.sample_logprobs());
     }
   }
   if (request.prompt_logprobs >= 0 && row.position < sequence.prompt_size()) {
-    sampler.Logprobs(logits, chosen, static_cast<uint32_t>(request.prompt_logprobs),
-                     &sequence.prompt_logprobs(row.position));
+    worker.sampler.Logprobs(logits, chosen, static_cast<uint32_t>(request.prompt_logprobs),
+                            &sequence.prompt_logprobs(row.position));
   }
 }
 

@@ -21,6 +21,7 @@
 
 #include "compute/model/forward.h"
 #include "compute/tensor/aligned_buffer.h"
+#include "engine/logit_adjuster.h"
 #include "engine/sampler.h"
 #include "engine/sequence.h"
 #include "port/thread_pool.h"
@@ -56,6 +57,14 @@ class Executor {
  private:
   Executor(Forward forward, const ModelShape& shape, ThreadPool& threads,
            const ForwardLimits& limits);
+  struct Worker {
+    explicit Worker(uint32_t vocab_size) : sampler(vocab_size), adjuster(vocab_size) {}
+    Sampler sampler;
+    LogitAdjuster adjuster;
+  };
+  static uint64_t WorkerBytes(uint32_t vocab_size) {
+    return Sampler::ScratchBytes(vocab_size) + LogitAdjuster::ScratchBytes(vocab_size);
+  }
   // One wanted final-norm row.
   struct Row {
     Sequence* sequence = nullptr;
@@ -67,14 +76,14 @@ class Executor {
   void FinishRows(std::span<const Row> rows, const float* norm_rows);
   void FinishKeptRows();
   void FinishRow(const Row& row, const float* norm_row, std::span<const float> logits,
-                 Sampler& sampler);
+                 Worker& worker);
 
   const uint32_t width_;
   const uint32_t vocab_size_;
   const ForwardLimits limits_;
   ThreadPool& threads_;
   Forward forward_;
-  std::vector<Sampler> samplers_;  // one per worker
+  std::vector<Worker> workers_;
   std::vector<SequenceStep> steps_;
   std::vector<ExecutorItem> items_;
   std::vector<Row> rows_;            // of forward_, in its order

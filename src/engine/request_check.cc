@@ -51,6 +51,23 @@ Status CheckStops(const Request& request) {
   return Status::Ok();
 }
 
+Status CheckIds(const Request& request, const ModelShape& shape) {
+  if (request.stop_ids.size() > kMaxStopIds) {
+    return InvalidArgument(fmt::format("{} stop token ids, at most {} are allowed",
+                                       request.stop_ids.size(), kMaxStopIds));
+  }
+  const auto check = [&](const char* field, TokenId id) -> Status {
+    if (id >= 0 && static_cast<uint32_t>(id) < shape.vocab_size) return Status::Ok();
+    return InvalidArgument(
+        fmt::format("{} has id {}, outside the vocabulary of {}", field, id, shape.vocab_size));
+  };
+  for (TokenId id : request.stop_ids) TESSERA_RETURN_IF_ERROR(check("stop_ids", id));
+  for (const LogitBias& bias : request.sampling.logit_bias) {
+    TESSERA_RETURN_IF_ERROR(check("logit_bias", bias.id));
+  }
+  return Status::Ok();
+}
+
 Status CheckLogprobCount(const char* field, int count) {
   if (count >= -1 && count <= kMaxLogprobs) return Status::Ok();
   return InvalidArgument(fmt::format("{} is {}, expected 0 to {}", field, count, kMaxLogprobs));
@@ -95,6 +112,11 @@ Status CheckReuse(const Request& request) {
 Status CheckRequest(const Request& request, const ModelShape& shape) {
   TESSERA_RETURN_IF_ERROR(CheckPrompt(request, shape));
   TESSERA_RETURN_IF_ERROR(CheckSamplingOptions(request.sampling));
+  TESSERA_RETURN_IF_ERROR(CheckIds(request, shape));
+  if (request.min_tokens > request.max_tokens) {
+    return InvalidArgument(fmt::format("min_tokens is {}, more than max_tokens, {}",
+                                       request.min_tokens, request.max_tokens));
+  }
   TESSERA_RETURN_IF_ERROR(CheckStops(request));
   TESSERA_RETURN_IF_ERROR(CheckReuse(request));
   TESSERA_RETURN_IF_ERROR(CheckLogprobCount("logprobs", request.logprobs));

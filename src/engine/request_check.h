@@ -17,6 +17,7 @@ namespace tessera {
 inline constexpr int kMaxLogprobs = 100;
 inline constexpr size_t kMaxStops = 64;
 inline constexpr size_t kMaxStopBytes = 1024;
+inline constexpr size_t kMaxStopIds = 64;
 inline constexpr size_t kMaxSaltBytes = 256;
 inline constexpr size_t kMaxCheckpoints = 64;
 

@@ -60,6 +60,39 @@ std::optional<TokenId> GreedyToken(std::span<const float> logits) {
   return std::nullopt;
 }
 
+namespace {
+
+// Far beyond use, and small enough that no sum of them with a logit is infinite.
+constexpr float kPenaltyMax = 1000;
+
+Status CheckWithin(const char* field, float value, float low, float high) {
+  if (value >= low && value <= high) return Status::Ok();  // not NaN
+  return InvalidArgument(
+      fmt::format("{} is {}, expected a number from {} to {}", field, value, low, high));
+}
+
+Status CheckAdjustments(const SamplingOptions& options) {
+  if (!(options.repetition_penalty > 0 && options.repetition_penalty <= kPenaltyMax)) {
+    return InvalidArgument(
+        fmt::format("repetition_penalty is {}, expected more than 0 and at most {}",
+                    options.repetition_penalty, kPenaltyMax));
+  }
+  TESSERA_RETURN_IF_ERROR(
+      CheckWithin("presence_penalty", options.presence_penalty, -kPenaltyMax, kPenaltyMax));
+  TESSERA_RETURN_IF_ERROR(
+      CheckWithin("frequency_penalty", options.frequency_penalty, -kPenaltyMax, kPenaltyMax));
+  if (options.logit_bias.size() > kMaxLogitBiases) {
+    return InvalidArgument(fmt::format("logit_bias has {} tokens, at most {} are allowed",
+                                       options.logit_bias.size(), kMaxLogitBiases));
+  }
+  for (const LogitBias& bias : options.logit_bias) {
+    TESSERA_RETURN_IF_ERROR(CheckWithin("logit_bias", bias.bias, -kPenaltyMax, kPenaltyMax));
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
 Status CheckSamplingOptions(const SamplingOptions& options) {
   // Written so that NaN fails.
   if (!(options.temperature >= 0) || options.temperature > kLargest) {
@@ -73,7 +106,7 @@ Status CheckSamplingOptions(const SamplingOptions& options) {
   if (!(options.min_p >= 0 && options.min_p <= 1)) {
     return InvalidArgument(fmt::format("min_p is {}, expected 0 to 1", options.min_p));
   }
-  return Status::Ok();
+  return CheckAdjustments(options);
 }
 
 Sampler::Sampler(uint32_t vocab_size) : candidates_(vocab_size), weights_(vocab_size) {}

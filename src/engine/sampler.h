@@ -13,7 +13,8 @@
 //   draw         u = CounterUniform(seed, position); walk the kept ones in ascending id until their
 //                sum of w exceeds u · total
 //
-// Log-probabilities are log-softmax over the raw logits, before any of this.
+// Log-probabilities are log-softmax over the raw logits, before any of this and before penalties and
+// biases (logit_adjuster.h).
 //
 // S1  The result depends on the logits, the options and the position only. Every sum is in double,
 //     in ascending order of ids (top-p: in the total order); exp and log are ours (exp_log.h).
@@ -59,10 +60,14 @@ class Sampler {
   std::vector<double> weights_;      // by id
 };
 
+inline constexpr size_t kMaxLogitBiases = 1024;
+
 // First of the total order, or nothing when all are NaN.
 std::optional<TokenId> GreedyToken(std::span<const float> logits);
 
-// kInvalidArgument naming the field: temperature finite and >= 0, top_p in (0, 1], min_p in [0, 1].
+// kInvalidArgument naming the field: temperature finite and >= 0, top_p in (0, 1], min_p in [0, 1],
+// repetition_penalty in (0, 1000], the other penalties and biases from -1000 to 1000, at most
+// kMaxLogitBiases of them.
 Status CheckSamplingOptions(const SamplingOptions& options);
 
 }  // namespace tessera

@@ -200,6 +200,18 @@ TEST(Sampler, OptionsOutOfRangeAreRefusedByName) {
   for (float bad : {-.1f, 1.5f, kNan}) {
     EXPECT_NE(CheckSamplingOptions({.min_p = bad}).message().find("min_p"), std::string::npos);
   }
+  for (float bad : {-1001.f, 1001.f, kNan, kInf}) {
+    const auto refused = [](const SamplingOptions& options, const char* field) {
+      return CheckSamplingOptions(options).message().find(field) != std::string::npos;
+    };
+    EXPECT_TRUE(refused({.presence_penalty = bad}, "presence_penalty"));
+    EXPECT_TRUE(refused({.frequency_penalty = bad}, "frequency_penalty"));
+    EXPECT_TRUE(refused({.repetition_penalty = bad}, "repetition_penalty"));
+    EXPECT_TRUE(refused({.logit_bias = {{0, bad}}}, "logit_bias"));
+  }
+  EXPECT_FALSE(CheckSamplingOptions({.repetition_penalty = 0}).ok());
+  EXPECT_FALSE(
+      CheckSamplingOptions({.logit_bias = std::vector<LogitBias>(kMaxLogitBiases + 1)}).ok());
 }
 
 uint64_t UlpDistance(double a, double b) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -22,6 +23,13 @@ Sequence::Sequence(Request request, RequestSink sink, const Tokenizer* tokenizer
       submitted_ns_(submitted_ns) {
   history_.reserve(max_positions());
   match_.prompt_tokens = prompt_size_;
+  if (request_.min_tokens > 0) {
+    ends_ = request_.stop_ids;
+    if (!request_.ignore_eos) {
+      const std::span<const TokenId> model_ends = tokenizer_->end_tokens();
+      ends_.insert(ends_.end(), model_ends.begin(), model_ends.end());
+    }
+  }
   if (request_.prompt_logprobs >= 0) prompt_logprobs_.resize(prompt_size_);
   if (request_.logprobs > 0) sample_logprobs_.top.reserve(static_cast<size_t>(request_.logprobs));
 }
@@ -73,19 +81,28 @@ void Sequence::EndStep(uint32_t tokens, bool completes_row, uint64_t now_ns) {
   AcceptSample(now_ns);
 }
 
+bool Sequence::Ends(TokenId token) const {
+  const std::vector<TokenId>& ids = request_.stop_ids;
+  return (!request_.ignore_eos && tokenizer_->IsEndOfGeneration(token)) ||
+         std::find(ids.begin(), ids.end(), token) != ids.end();
+}
+
 void Sequence::AcceptSample(uint64_t now_ns) {
   if (completion_tokens_ == 0) first_token_ns_ = now_ns;
   last_token_ns_ = now_ns;
   ++completion_tokens_;
   const TokenId token = *sample_;
-  if (!request_.ignore_eos && tokenizer_->IsEndOfGeneration(token)) {
+  if (Ends(token)) {
     EndText();
     Finish(FinishReason::kStop);
     return;
   }
   history_.push_back(token);
   new_token_ = token;
-  new_text_ = stop_.Append(detokenizer_.Append(token));
+  std::string text = detokenizer_.Append(token);
+  // What the matcher never sees it cannot hold: the text stays in order.
+  new_text_ =
+      completion_tokens_ <= request_.min_tokens ? std::move(text) : stop_.Append(std::move(text));
   if (stop_.matched()) {
     Finish(FinishReason::kStop);
   } else if (completion_tokens_ == request_.max_tokens) {

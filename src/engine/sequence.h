@@ -36,6 +36,7 @@
 #include "compute/tokenizer/tokenizer.h"
 #include "engine/engine.h"
 #include "engine/inflight_prefills.h"
+#include "engine/logit_adjuster.h"
 #include "engine/receipt.h"
 #include "engine/stop_matcher.h"
 #include "memory/store/state_store.h"
@@ -107,6 +108,12 @@ class Sequence {
   TokenId GivenAfter(uint32_t position) const {
     return position + 1 < prompt_size_ ? history_[position + 1] : -1;
   }
+  // For the next sample.
+  SampleContext sample_context() const {
+    const bool must_go_on = completion_tokens_ < request_.min_tokens;
+    return {prompt(), std::span(history_).subspan(prompt_size_),
+            must_go_on ? std::span<const TokenId>(ends_) : std::span<const TokenId>()};
+  }
   std::optional<TokenId>& sample() { return sample_; }
   PositionLogprobs& sample_logprobs() { return sample_logprobs_; }
   PositionLogprobs& prompt_logprobs(uint32_t position) { return prompt_logprobs_[position]; }
@@ -121,6 +128,7 @@ class Sequence {
 
  private:
   void AcceptSample(uint64_t now_ns);
+  bool Ends(TokenId token) const;
   void EndText();
   RequestTimings Timings() const;
 
@@ -143,6 +151,7 @@ class Sequence {
 
   StreamingDetokenizer detokenizer_;
   StopMatcher stop_;
+  std::vector<TokenId> ends_;  // tokens that end the text; only when some are forbidden for a time
   Receipt receipt_;
   uint32_t completion_tokens_ = 0;
   FinishReason finish_ = FinishReason::kNone;

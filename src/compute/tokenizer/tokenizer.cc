@@ -151,6 +151,8 @@ uint32_t Tokenizer::vocab_size() const { return state_->vocabulary.size(); }
 std::optional<TokenId> Tokenizer::bos() const { return state_->vocabulary.bos(); }
 std::optional<TokenId> Tokenizer::eos() const { return state_->vocabulary.eos(); }
 
+std::span<const TokenId> Tokenizer::end_tokens() const { return state_->vocabulary.ends(); }
+
 bool Tokenizer::IsEndOfGeneration(TokenId token) const {
   return state_->vocabulary.IsEndOfGeneration(token);
 }

@@ -60,6 +60,7 @@ class Tokenizer {
   std::optional<TokenId> bos() const;  // none when the id is absent or out of range
   std::optional<TokenId> eos() const;
   bool IsEndOfGeneration(TokenId token) const;
+  std::span<const TokenId> end_tokens() const;  // all of those, ascending
 
  private:
   struct State;

@@ -114,7 +114,9 @@ Result<Vocabulary> Vocabulary::Create(const VocabularyData& data) {
   vocabulary.AddEnd(vocabulary.eos_);
   vocabulary.AddEnd(vocabulary.InRange(data.eot));
   vocabulary.AddEnd(vocabulary.InRange(data.eom));
-  std::sort(vocabulary.ends_.begin(), vocabulary.ends_.end());
+  std::vector<TokenId>& ends = vocabulary.ends_;
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
   return vocabulary;
 }
 

@@ -77,6 +77,7 @@ class Vocabulary {
   std::optional<TokenId> eos() const { return eos_; }
   // EOS, EOT, EOM by id, and tokens whose text is one of the known end marks.
   bool IsEndOfGeneration(TokenId token) const;
+  std::span<const TokenId> ends() const { return ends_; }  // ascending, each once
 
  private:
   Vocabulary() = default;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "compute/tokenizer/byte_alphabet.h"
@@ -108,6 +109,7 @@ TEST(Vocabulary, EndOfGenerationIsKnownByIdAndByText) {
   for (const TokenId token : {1, 2, 3, end}) {
     EXPECT_TRUE(vocabulary->IsEndOfGeneration(token)) << token;
   }
+  EXPECT_TRUE(std::ranges::equal(vocabulary->ends(), std::vector<TokenId>{1, 2, 3, end}));
   EXPECT_FALSE(vocabulary->IsEndOfGeneration(4));
   EXPECT_FALSE(vocabulary->IsEndOfGeneration(-1));
   EXPECT_EQ(vocabulary->kind(end), TokenKind::kControl);
