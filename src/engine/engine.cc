@@ -88,6 +88,7 @@ struct Engine::Impl {
   ModelShape shape;
   uint32_t longest = 0;  // tokens of one sequence that the budget and the model allow
   std::unique_ptr<Tokenizer> tokenizer;
+  std::string chat_template;
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<Model> model;
   std::unique_ptr<StateStore> store;
@@ -127,6 +128,9 @@ Status Engine::Impl::ReadMetadata(const GgufFile& file) {
   TESSERA_ASSIGN_OR_RETURN(shape, ReadModelShape(file));
   TESSERA_ASSIGN_OR_RETURN(Tokenizer loaded, Tokenizer::FromGguf(file));
   tokenizer = std::make_unique<Tokenizer>(std::move(loaded));
+  TESSERA_ASSIGN_OR_RETURN(const std::string_view chat,
+                           file.GetString("tokenizer.chat_template", ""));
+  chat_template = chat;
 
   const StateShape state_shape = shape.state_shape(options.state_type);
   const uint64_t available = AvailableMemoryBytes();
@@ -217,6 +221,7 @@ Engine::~Engine() { impl_->loop->Stop(); }
 
 const ModelShape& Engine::shape() const { return impl_->shape; }
 const Tokenizer& Engine::tokenizer() const { return *impl_->tokenizer; }
+const std::string& Engine::chat_template() const { return impl_->chat_template; }
 const Organisation& Engine::organisation() const { return impl_->store->organisation(); }
 const EngineOptions& Engine::options() const { return impl_->options; }
 const EngineMemory& Engine::memory() const { return impl_->memory; }

@@ -129,6 +129,7 @@ struct Request {
   // False: the whole prompt is computed, whatever is known of it. So it is with prompt_logprobs,
   // which need the row of every position.
   bool reuse = true;
+  bool report_progress = false;  // events while the prompt is computed, too
 };
 
 struct TokenLogprob {
@@ -149,6 +150,13 @@ struct RequestTimings {  // milliseconds
   double predicted_ms = 0;  // first token → last token
 };
 
+struct PromptProgress {
+  uint32_t total = 0;
+  uint32_t cached = 0;     // not computed again
+  uint32_t processed = 0;  // cached ones included
+  double elapsed_ms = 0;   // since its first step began
+};
+
 // What a request's sink receives: after a step that produced something for it.
 struct RequestEvent {
   std::span<const TokenId>
@@ -156,6 +164,8 @@ struct RequestEvent {
   std::string text;  // text that became certain: valid UTF-8, stop strings held back
   std::span<const PositionLogprobs> logprobs;         // of `tokens`, when asked for
   std::span<const PositionLogprobs> prompt_logprobs;  // once, with the first event
+  // After a step that computed part of the prompt, when asked for.
+  std::optional<PromptProgress> progress;
   FinishReason finish = FinishReason::kNone;
   Status error;  // with kError
   // With the final event:
@@ -213,6 +223,8 @@ class Engine {
 
   const ModelShape& shape() const;
   const Tokenizer& tokenizer() const;
+  // tokenizer.chat_template of the model file; empty when it has none.
+  const std::string& chat_template() const;
   const Organisation& organisation() const;
   const EngineOptions& options() const;  // with defaults filled in
   const EngineMemory& memory() const;

@@ -61,6 +61,8 @@ void Sequence::BeginStep(uint64_t now_ns) {
 
 void Sequence::EndStep(uint32_t tokens, bool completes_row, uint64_t now_ns) {
   const bool ends_prompt = completes_row && !prompt_done();
+  progress_due_ = request_.report_progress && computed_ < prompt_size_ && !prompt_done();
+  step_end_ns_ = now_ns;
   computed_ += tokens;
   most_computed_ = std::max(most_computed_, computed_);
   if (ends_prompt) prompt_logprobs_due_ = request_.prompt_logprobs >= 0;
@@ -134,8 +136,14 @@ RequestTimings Sequence::Timings() const {
   return timings;
 }
 
+PromptProgress Sequence::Progress() const {
+  return {prompt_size_, match_.reused, std::min(computed_, prompt_size_),
+          NsToMs(step_end_ns_ - started_ns_)};
+}
+
 void Sequence::Emit() {
-  if (new_token_ < 0 && new_text_.empty() && !prompt_logprobs_due_ && !finished()) return;
+  const bool new_output = new_token_ >= 0 || !new_text_.empty() || prompt_logprobs_due_;
+  if (!new_output && !progress_due_ && !finished()) return;
   RequestEvent event;
   event.text = std::move(new_text_);
   if (new_token_ >= 0) {
@@ -143,6 +151,7 @@ void Sequence::Emit() {
     if (request_.logprobs >= 0) event.logprobs = std::span(&sample_logprobs_, 1);
   }
   if (prompt_logprobs_due_) event.prompt_logprobs = prompt_logprobs_;
+  if (progress_due_) event.progress = Progress();
   if (finished()) {
     event.finish = finish_;
     event.error = error_;
@@ -157,6 +166,7 @@ void Sequence::Emit() {
   new_token_ = -1;
   new_text_.clear();
   prompt_logprobs_due_ = false;
+  progress_due_ = false;
 }
 
 }  // namespace tessera

@@ -131,6 +131,7 @@ class Sequence {
   bool Ends(TokenId token) const;
   void EndText();
   RequestTimings Timings() const;
+  PromptProgress Progress() const;
 
   RequestId id_;
   std::string salt_;
@@ -165,11 +166,13 @@ class Sequence {
   TokenId new_token_ = -1;
   std::string new_text_;
   bool prompt_logprobs_due_ = false;
+  bool progress_due_ = false;
 
   uint64_t submitted_ns_ = 0;
   uint64_t started_ns_ = 0;  // 0: not yet
   uint64_t first_token_ns_ = 0;
   uint64_t last_token_ns_ = 0;
+  uint64_t step_end_ns_ = 0;
 };
 
 }  // namespace tessera

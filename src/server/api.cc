@@ -8,6 +8,7 @@
 
 #include "server/cache_pages.h"
 #include "server/capacity.h"
+#include "server/completions.h"
 
 namespace tessera {
 namespace {
@@ -98,13 +99,25 @@ ModelCard MakeCard(const Engine& engine) {
   return card;
 }
 
+AnswerContext MakeContext(Engine* engine, const ModelCard& card, const ApiOptions& options,
+                          const std::atomic<bool>* cancel_all) {
+  AnswerContext context;
+  context.engine = engine;
+  context.model_id = card.id;
+  context.limits = ModelLimits::Of(engine->shape(), engine->tokenizer());
+  context.max_model_len = static_cast<uint32_t>(card.max_model_len);
+  context.keep_alive = options.keep_alive;
+  context.cancel_all = cancel_all;
+  return context;
+}
+
 }  // namespace
 
 Api::Api(Engine* engine, ApiOptions options)
     : engine_(engine),
       options_(std::move(options)),
       card_(MakeCard(*engine)),
-      completions_(engine, card_.id, options_.keep_alive) {}
+      context_(MakeContext(engine, card_, options_, &cancel_all_)) {}
 
 std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
   // The key comes first: who does not have it learns nothing about paths.
@@ -119,7 +132,7 @@ std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
 
 HttpReply Api::Handle(const HttpRequest& request, Peer& peer) {
   if (std::optional<HttpReply> refused = Refuse(request)) return std::move(*refused);
-  if (request.path == "/v1/completions") return completions_.Handle(request.body, peer);
+  if (request.path == "/v1/completions") return HandleCompletion(context_, request, peer);
   if (request.method == "DELETE") return HttpReply::Json(CacheClearedBody(engine_->ClearCache()));
   return HandleGet(request);
 }

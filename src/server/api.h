@@ -13,13 +13,14 @@
 // Threads: any number.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "engine/engine.h"
-#include "server/completions.h"
+#include "server/answer_context.h"
 #include "server/http_reply.h"
 #include "server/status_pages.h"
 
@@ -39,10 +40,11 @@ class Api {
   // What can be refused before the body is read: path, method, key.
   std::optional<HttpReply> Refuse(const HttpRequest& head) const;
   HttpReply Handle(const HttpRequest& request, Peer& peer);
-  void CancelAll() { completions_.CancelAll(); }
+  // Ends every answer that runs, now and from here on, with 503 "shutting_down".
+  void CancelAll() { cancel_all_ = true; }
 
   // A longer body cannot be a request the model has room for.
-  size_t body_bytes_max() const { return BodyBytesMax(completions_.limits()); }
+  size_t body_bytes_max() const { return BodyBytesMax(context_.limits); }
   const ModelCard& model() const { return card_; }
 
  private:
@@ -52,7 +54,8 @@ class Api {
   Engine* const engine_;
   const ApiOptions options_;
   const ModelCard card_;
-  Completions completions_;
+  std::atomic<bool> cancel_all_{false};
+  const AnswerContext context_;
 };
 
 }  // namespace tessera

@@ -77,10 +77,13 @@ TEST(CompletionRequest, NullMeansAbsent) {
   const CompletionRequest request = Parse(
       R"({"prompt":"x","model":null,"max_tokens":null,"temperature":null,"seed":null,"stop":null,
           "logprobs":null,"stream":null,"stream_options":null,"cache_prompt":null,
-          "cache_salt":null,"checkpoint_at":null,"prompt_cache_key":null})");
+          "cache_salt":null,"checkpoint_at":null,"prompt_cache_key":null,"n":null,"echo":null,
+          "best_of":null,"suffix":null,"logit_bias":null,"presence_penalty":null,"user":null,
+          "max_completion_tokens":null,"min_tokens":null,"stop_token_ids":null})");
   EXPECT_EQ(request.max_tokens, 16u);
   EXPECT_EQ(request.sampling.temperature, 1.0f);
   EXPECT_FALSE(request.seed.has_value());
+  EXPECT_EQ(request.choices, 1u);
 }
 
 TEST(CompletionRequest, PromptArraysOfTextAndOfIdsAreSeveralPrompts) {
@@ -90,6 +93,39 @@ TEST(CompletionRequest, PromptArraysOfTextAndOfIdsAreSeveralPrompts) {
   const CompletionRequest ids = Parse(R"({"prompt":[[1,2],[3]]})");
   ASSERT_EQ(ids.prompts.size(), 2u);
   EXPECT_EQ(std::get<std::vector<TokenId>>(ids.prompts[1]), (std::vector<TokenId>{3}));
+}
+
+TEST(CompletionRequest, PenaltiesBiasesAndEndsAreRead) {
+  const CompletionRequest request = Parse(
+      R"({"prompt":"x","presence_penalty":-2,"frequency_penalty":0.5,"repetition_penalty":1.25,
+          "logit_bias":{"7":-100,"513":2.5},"stop_token_ids":[3,513],"min_tokens":2,"n":3,
+          "best_of":3,"echo":true,"max_completion_tokens":9,"user":"u","safety_identifier":"s",
+          "metadata":{"a":"b"},"stream":true,"return_progress":true})");
+  EXPECT_EQ(request.sampling.presence_penalty, -2);
+  EXPECT_EQ(request.sampling.frequency_penalty, 0.5f);
+  EXPECT_EQ(request.sampling.repetition_penalty, 1.25f);
+  ASSERT_EQ(request.sampling.logit_bias.size(), 2u);
+  float sum = 0;
+  for (const LogitBias& bias : request.sampling.logit_bias) {
+    sum += bias.bias;
+    EXPECT_EQ(bias.bias, bias.id == 7 ? -100 : 2.5f);
+  }
+  EXPECT_EQ(sum, -97.5f);
+  EXPECT_EQ(request.stop_ids, (std::vector<TokenId>{3, 513}));
+  EXPECT_EQ(request.min_tokens, 2u);
+  EXPECT_EQ(request.choices, 3u);
+  EXPECT_TRUE(request.echo);
+  EXPECT_EQ(request.max_tokens, 9u);
+  EXPECT_TRUE(request.return_progress);
+}
+
+TEST(CompletionRequest, TooManyStopIdsAndBiasesAreRefused) {
+  nlohmann::json body = {{"prompt", "x"}};
+  body["stop_token_ids"] = std::vector<int>(kStopIdsMax + 1, 1);
+  EXPECT_EQ(Refusal(body.dump()).param, "stop_token_ids");
+  body.erase("stop_token_ids");
+  for (size_t i = 0; i <= kLogitBiasesMax; ++i) body["logit_bias"][std::to_string(i)] = 1;
+  EXPECT_EQ(Refusal(body.dump()).message, "logit_bias: expected at most 1024 tokens, got 1025");
 }
 
 TEST(CompletionRequest, NegativeSeedKeepsItsBitsAndSign) {
@@ -200,8 +236,50 @@ TEST(CompletionRequest, WrongFieldsAreNamedWithExpectedAndActual) {
        "checkpoint_at[0]", "array of 1"},
       {R"({"prompt":"x","prompt_cache_key":5})", "prompt_cache_key", "invalid_type", "a string",
        "5"},
-      {R"({"prompt":"x","n":1})", "n", "unknown_parameter", "max_tokens", "n: not a field"},
-      {R"({"prompt":"x","echo":null})", "echo", "unknown_parameter", "max_tokens", "echo"},
+      {R"({"prompt":"x","nn":1})", "nn", "unknown_parameter", "max_tokens", "nn: not a field"},
+      {R"({"prompt":"x","messages":null})", "messages", "unknown_parameter", "max_tokens",
+       "messages"},
+      {R"({"prompt":"x","n":0})", "n", "invalid_value", "1 to 128", "0"},
+      {R"({"prompt":"x","n":129})", "n", "invalid_value", "1 to 128", "129"},
+      {R"({"prompt":"x","n":true})", "n", "invalid_type", "an integer", "true"},
+      {R"({"prompt":["x","y"],"n":65})", "n", "invalid_value", "at most 128", "2 prompts of 65"},
+      {R"({"prompt":"x","best_of":2})", "best_of", "unsupported_parameter", "what n is, 1", "2"},
+      {R"({"prompt":"x","suffix":"y"})", "suffix", "unsupported_parameter", "does not insert",
+       "suffix"},
+      {R"({"prompt":"x","echo":1})", "echo", "invalid_type", "true or false", "1"},
+      {R"({"prompt":"x","presence_penalty":2.5})", "presence_penalty", "invalid_value", "-2 to 2",
+       "2.5"},
+      {R"({"prompt":"x","frequency_penalty":"1"})", "frequency_penalty", "invalid_type", "a number",
+       "\"1\""},
+      {R"({"prompt":"x","repetition_penalty":0})", "repetition_penalty", "invalid_value",
+       "above 0, at most 10", "0"},
+      {R"({"prompt":"x","repetition_penalty":11})", "repetition_penalty", "invalid_value",
+       "0 to 10", "11"},
+      {R"({"prompt":"x","logit_bias":[1]})", "logit_bias", "invalid_type", "an object",
+       "array of 1"},
+      {R"({"prompt":"x","logit_bias":{"514":1}})", "logit_bias", "invalid_value", "0 to 513",
+       "514"},
+      {R"({"prompt":"x","logit_bias":{"-1":1}})", "logit_bias", "invalid_value", "0 to 513", "-1"},
+      {R"({"prompt":"x","logit_bias":{"the":1}})", "logit_bias", "invalid_value", "0 to 513",
+       "the"},
+      {R"({"prompt":"x","logit_bias":{"5 ":1}})", "logit_bias", "invalid_value", "0 to 513", "5 "},
+      {R"({"prompt":"x","logit_bias":{"5":101}})", "logit_bias", "invalid_value", "-100 to 100",
+       "101"},
+      {R"({"prompt":"x","logit_bias":{"5":null}})", "logit_bias", "invalid_type", "a number",
+       "null"},
+      {R"({"prompt":"x","stop_token_ids":5})", "stop_token_ids", "invalid_type", "an array", "5"},
+      {R"({"prompt":"x","stop_token_ids":[514]})", "stop_token_ids", "invalid_value", "0 to 513",
+       "514"},
+      {R"({"prompt":"x","min_tokens":17})", "min_tokens", "invalid_value", "at most max_tokens, 16",
+       "17"},
+      {R"({"prompt":"x","max_tokens":4,"max_completion_tokens":5})", "max_completion_tokens",
+       "invalid_value", "max_tokens, 4", "5"},
+      {R"({"prompt":"x","user":5})", "user", "invalid_type", "a string", "5"},
+      {R"({"prompt":"x","metadata":"m"})", "metadata", "invalid_type", "an object", "m"},
+      {R"({"prompt":"x","return_progress":true})", "return_progress", "invalid_value",
+       "when stream is true", ""},
+      {R"({"prompt":"x","stream":true,"stream_options":{"include_obfuscation":true}})",
+       "stream_options.include_obfuscation", "invalid_value", "false", "true"},
       {R"([])", "", "invalid_type", "an object", "array of 0"},
       {R"("x")", "", "invalid_type", "an object", "\"x\""},
   };
@@ -259,7 +337,7 @@ TEST(CompletionRequest, WhatCannotFitTheContextIsRefusedBeforeItIsCopied) {
 TEST(CompletionRequest, MoreNumbersThanPromptsCanHoldAreNotParsed) {
   // Not even JSON: had it been parsed, the message would say so.
   std::string body = R"({"prompt":[)";
-  for (int i = 0; i < 10'000; ++i) body += "1,";
+  for (int i = 0; i < 20'000; ++i) body += "1,";
   EXPECT_EQ(Refusal(body).code, "context_length_exceeded");
   // Commas in text are text.
   EXPECT_EQ(Refusal(R"({"prompt":")" + std::string(10'000, ',')).code, "invalid_json");
@@ -273,7 +351,7 @@ TEST(CompletionRequest, LongNamesAreNotEchoed) {
     const ApiError error = Refusal(body);
     EXPECT_EQ(error.code, "unknown_parameter");
     EXPECT_LT(error.param.size(), 100u);
-    EXPECT_LT(error.message.size(), 300u);
+    EXPECT_LT(error.message.size(), 600u);
   }
 }
 

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The JSON of /v1/completions: the whole answer, or the chunks of a stream. The fields are those of
-// OpenAI's CreateCompletionResponse, and
+// OpenAI's CreateCompletionResponse and ours (answer_json.h).
 //
-//   choices[i].receipt   16 hex digits; equal receipts mean the same bits were computed
-//   choices[i].reuse     how much of the prompt was reused, and why each other token was not
-//   seed                 the one used: sending it again repeats the answer
-//   timings              llama-server's names
-//
-// In a stream these come with the chunks that carry finish_reason: receipt and reuse with their
-// choice, seed and timings with the last of them.
+// With `echo` the prompt's tokens come first. Nothing predicts the first token of a prompt: its
+// log-probability and alternatives are null, as in OpenAI's own answers.
 //
 // Threads: pure functions of their arguments.
 #pragma once
@@ -23,24 +18,21 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "server/completion_request.h"
+#include "server/answer_json.h"
+#include "server/prompt_input.h"
 
 namespace tessera {
 
-// The same for every chunk of an answer.
-struct CompletionHead {
-  std::string id;
-  int64_t created = 0;  // seconds since 1970
-  std::string model;
-};
+inline constexpr std::string_view kCompletionObject = "text_completion";
 
 // OpenAI's logprobs object, a column each; one entry per token.
 struct LogprobColumns {
   std::vector<std::string> tokens;
-  std::vector<float> token_logprobs;
-  // The most probable tokens and the chosen one, which may make it one longer than asked for.
+  std::vector<std::optional<float>> token_logprobs;
+  // The most probable tokens and the chosen one, which may make it one longer than asked for. Empty
+  // where there is no log-probability.
   std::vector<std::vector<std::pair<std::string, float>>> top_logprobs;
-  // Characters (code points) of the generated text before the token.
+  // Characters (code points) of the choice's text before the token.
   std::vector<uint64_t> text_offset;
 
   void Append(LogprobColumns&& more);
@@ -51,9 +43,17 @@ struct LogprobColumns {
 class LogprobWriter {
  public:
   explicit LogprobWriter(const Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
+  // Of an echoed prompt: `positions` are the engine's prompt_logprobs. What the tokenizer put around
+  // the text is listed, and not in it.
+  LogprobColumns WritePrompt(const PromptTokens& prompt,
+                             std::span<const PositionLogprobs> positions);
   LogprobColumns Write(std::span<const PositionLogprobs> positions);
 
  private:
+  // `special`: control tokens are in the text.
+  void WriteOne(TokenId id, const PositionLogprobs* position, bool special,
+                LogprobColumns* columns);
+
   const Tokenizer* tokenizer_;
   uint64_t offset_ = 0;
 };
@@ -71,31 +71,11 @@ struct ChoicePart {
   MatchReport match;                          // when done
 };
 
-// Sums over the choices of an answer, but times are the longest of any: choices run together.
-struct CompletionTotals {
-  uint64_t prompt_tokens = 0;
-  uint64_t cached_tokens = 0;
-  uint64_t completion_tokens = 0;
-  // predicted_ms runs from the first token of a choice to its last: one interval less than tokens.
-  uint64_t predicted_intervals = 0;
-  double prompt_ms = 0;
-  double predicted_ms = 0;
-};
+std::string CompletionBody(const AnswerHead& head, std::span<const ChoicePart> choices,
+                           const RequestSeed& seed, const AnswerTotals& totals);
 
-std::string FormatReceipt(uint64_t receipt);
-
-std::string CompletionBody(const CompletionHead& head, std::span<const ChoicePart> choices,
-                           const RequestSeed& seed, const CompletionTotals& totals);
-
-// What the last chunk with a finish_reason carries besides.
-struct StreamEnding {
-  RequestSeed seed;
-  CompletionTotals totals;
-};
 // `usage_follows` puts "usage": null into the chunk, as OpenAI does under include_usage.
-std::string CompletionChunk(const CompletionHead& head, const ChoicePart& part, bool usage_follows,
+std::string CompletionChunk(const AnswerHead& head, const ChoicePart& part, bool usage_follows,
                             const StreamEnding* ending);
-// The chunk with empty choices that include_usage asks for.
-std::string UsageChunk(const CompletionHead& head, const CompletionTotals& totals);
 
 }  // namespace tessera

@@ -13,10 +13,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-const CompletionHead kHead = {"cmpl-1", 1'700'000'000, "harbour"};
+const AnswerHead kHead = {"cmpl-1", 1'700'000'000, "harbour"};
 
-CompletionTotals SomeTotals() {
-  CompletionTotals totals;
+AnswerTotals SomeTotals() {
+  AnswerTotals totals;
   totals.prompt_tokens = 10;
   totals.cached_tokens = 4;
   totals.completion_tokens = 5;
@@ -129,7 +129,7 @@ TEST(CompletionResponse, OnlyTheFinishedChunkCarriesReceiptReuseSeedAndTimings) 
 }
 
 TEST(CompletionResponse, UsageChunkHasNoChoices) {
-  const Json json = Json::parse(UsageChunk(kHead, SomeTotals()));
+  const Json json = Json::parse(UsageChunk(kHead, kCompletionObject, SomeTotals()));
   EXPECT_TRUE(json["choices"].is_array());
   EXPECT_TRUE(json["choices"].empty());
   EXPECT_EQ(json["usage"]["total_tokens"], 15);

@@ -282,6 +282,157 @@ TEST_F(CompletionsTest, ASilentStreamIsKeptAlive) {
   EXPECT_EQ(seen.find("data:"), std::string::npos) << seen;
 }
 
+TEST_F(CompletionsTest, ChoicesShareThePromptAndEachDrawsForItself) {
+  const RunningServer server(engine_.get());
+  Json body = {{"prompt", kPrompt}, {"max_tokens", 24}, {"temperature", 1.5}, {"seed", 7}};
+  const auto one = server.Complete(body);
+  engine_->ClearCache();
+  body["n"] = 4;
+  const auto four = server.Complete(body);
+  ASSERT_EQ(four.status, 200) << four.json;
+  ASSERT_EQ(four.json["choices"].size(), 4u);
+  // Choice 0 is what n = 1 answers; the prompt is computed once and counted once.
+  EXPECT_EQ(four.json["choices"][0]["text"], one.json["choices"][0]["text"]);
+  EXPECT_EQ(four.json["usage"]["prompt_tokens"], one.json["usage"]["prompt_tokens"]);
+  std::set<std::string> texts;
+  int computed = 0;
+  for (const Json& choice : four.json["choices"]) {
+    texts.insert(choice["text"].get<std::string>());
+    computed += choice["reuse"]["reused"] == 0 ? 1 : 0;
+  }
+  EXPECT_EQ(texts.size(), 4u);
+  EXPECT_EQ(computed, 1) << four.json;
+  // Again, and in a stream: the same four.
+  Json again = server.Complete(body).json["choices"];
+  std::vector<std::string> streamed(4);
+  Stream(server, body, [&](const Json& chunk) {
+    const Json& choice = chunk["choices"][0];
+    streamed[choice["index"].get<size_t>()] += choice["text"].get<std::string>();
+    return true;
+  });
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(again[i]["text"], four.json["choices"][i]["text"]);
+    EXPECT_EQ(streamed[i], four.json["choices"][i]["text"]);
+  }
+}
+
+TEST_F(CompletionsTest, GreedyChoicesAreOneAnswer) {
+  const RunningServer server(engine_.get());
+  Json body = Greedy(kPrompt, 16);
+  body["n"] = 8;
+  const auto reply = server.Complete(body);
+  std::set<std::string> receipts;
+  for (const Json& choice : reply.json["choices"]) receipts.insert(choice["receipt"]);
+  EXPECT_EQ(receipts.size(), 1u) << reply.json;
+}
+
+TEST_F(CompletionsTest, EchoPutsThePromptBeforeTheText) {
+  const RunningServer server(engine_.get());
+  const std::string answer = server.Complete(Greedy()).json["choices"][0]["text"];
+  Json body = Greedy();
+  body["echo"] = true;
+  body["n"] = 2;
+  const auto reply = server.Complete(body);
+  ASSERT_EQ(reply.status, 200) << reply.json;
+  for (const Json& choice : reply.json["choices"]) EXPECT_EQ(choice["text"], kPrompt + answer);
+  EXPECT_EQ(Stream(server, body).text, kPrompt + answer);
+  // What is no text by itself comes back as U+FFFD.
+  const TokenId half = engine_->tokenizer().Encode("\xE6\x97\xA5", {.add_special = false}).at(0);
+  body["prompt"] = {half, engine_->tokenizer().Encode("A", {.add_special = false}).at(0)};
+  body["max_tokens"] = 0;
+  EXPECT_EQ(server.Complete(body).json["choices"][0]["text"],
+            "\xEF\xBF\xBD"
+            "A");
+}
+
+TEST_F(CompletionsTest, EchoedLogprobsAreThoseOfEveryTokenGivenWhatIsBeforeIt) {
+  const RunningServer server(engine_.get());
+  // What the model generates greedily it also finds when it is told the text.
+  Json body = Greedy(kPrompt, 8);
+  body["logprobs"] = 2;
+  const auto generated = server.Complete(body);
+  const Json& columns = generated.json["choices"][0]["logprobs"];
+  std::vector<TokenId> prompt = engine_->tokenizer().Encode(kPrompt);
+  const size_t prompt_size = prompt.size();
+  const auto answer = engine_->tokenizer().Encode(
+      generated.json["choices"][0]["text"].get<std::string>(), {.add_special = false});
+  prompt.insert(prompt.end(), answer.begin(), answer.end());
+  body["prompt"] = prompt;
+  body["max_tokens"] = 0;
+  body["echo"] = true;
+  const auto scored = server.Complete(body);
+  ASSERT_EQ(scored.status, 200) << scored.json;
+  const Json& echoed = scored.json["choices"][0]["logprobs"];
+  ASSERT_EQ(echoed["tokens"].size(), prompt.size());
+  EXPECT_TRUE(echoed["token_logprobs"][0].is_null());
+  EXPECT_TRUE(echoed["top_logprobs"][0].is_null());
+  for (size_t i = 0; i < answer.size() && i < columns["tokens"].size(); ++i) {
+    if (columns["tokens"][i] != echoed["tokens"][prompt_size + i]) break;  // another spelling
+    EXPECT_EQ(echoed["token_logprobs"][prompt_size + i], columns["token_logprobs"][i]) << i;
+    EXPECT_EQ(echoed["top_logprobs"][prompt_size + i], columns["top_logprobs"][i]) << i;
+  }
+  const std::string text = scored.json["choices"][0]["text"];
+  for (size_t i = 0; i < prompt.size(); ++i) {
+    const std::string token = echoed["tokens"][i];
+    EXPECT_EQ(text.substr(echoed["text_offset"][i].get<size_t>(), token.size()), token);
+  }
+  // They need the row of every position: nothing is reused for them.
+  EXPECT_EQ(scored.json["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  EXPECT_EQ(scored.json["choices"][0]["reuse"]["computed"][0]["reason"], "disabled");
+  // The stream has the same columns.
+  Json streamed = Json::array();
+  Stream(server, body, [&](const Json& chunk) {
+    for (const Json& value : chunk["choices"][0]["logprobs"]["token_logprobs"]) {
+      streamed.push_back(value);
+    }
+    return true;
+  });
+  EXPECT_EQ(streamed, echoed["token_logprobs"]);
+}
+
+TEST_F(CompletionsTest, PenaltiesBiasesAndStopIdsChangeWhatIsSampled) {
+  const RunningServer server(engine_.get());
+  Json body = Greedy(kPrompt, 12);
+  const TokenId x = engine_->tokenizer().Encode("x", {.add_special = false}).at(0);
+  body["logit_bias"] = {{std::to_string(x), 100}};
+  EXPECT_EQ(server.Complete(body).json["choices"][0]["text"], "xxxxxxxxxxxx");
+  body["stop_token_ids"] = {x};
+  const auto stopped = server.Complete(body);
+  EXPECT_EQ(stopped.json["choices"][0]["text"], "");
+  EXPECT_EQ(stopped.json["choices"][0]["finish_reason"], "stop");
+  body["min_tokens"] = 3;
+  EXPECT_EQ(server.Complete(body).json["usage"]["completion_tokens"], 4);
+}
+
+TEST_F(CompletionsTest, ProgressOfThePromptIsToldWhenAskedFor) {
+  const RunningServer server(engine_.get());
+  std::string prompt;
+  while (prompt.size() < 6000) prompt += kPrompt;
+  Json body = Greedy(prompt, 4);
+  body["return_progress"] = true;
+  std::vector<Json> steps;
+  const StreamedAnswer stream = Stream(server, body, [&](const Json& chunk) {
+    if (chunk.contains("prompt_progress")) {
+      EXPECT_TRUE(chunk["choices"].empty());
+      steps.push_back(chunk["prompt_progress"]);
+    }
+    return true;
+  });
+  ASSERT_GE(steps.size(), 2u);
+  uint32_t processed = 0;
+  for (const Json& step : steps) {
+    EXPECT_EQ(step["total"], steps[0]["total"]);
+    EXPECT_EQ(step["cache"], 0);
+    EXPECT_EQ(step["index"], 0);
+    EXPECT_GT(step["processed"].get<uint32_t>(), processed);
+    processed = step["processed"];
+    EXPECT_GT(step["time_ms"].get<double>(), 0);
+  }
+  EXPECT_EQ(processed, steps[0]["total"].get<uint32_t>());
+  body.erase("return_progress");
+  EXPECT_EQ(Stream(server, body).text, stream.text);
+}
+
 TEST_F(CompletionsTest, MaxTokensZeroReadsThePromptOnly) {
   const RunningServer server(engine_.get());
   const auto reply = server.Complete(Greedy(kPrompt, 0));
@@ -316,6 +467,7 @@ TEST_F(CompletionsTest, BadRequestsAreNamed) {
        "prompt"},
       {Json({{"prompt", {"fine", std::vector<int>(8192, 1)}}}).dump(), 400,
        "context_length_exceeded", "prompt"},
+      {R"({"prompt":"x","suffix":"y"})", 400, "unsupported_parameter", "suffix"},
       {R"({"prompt":[1,2,3],"checkpoint_at":[1,4]})", 400, "invalid_value", "checkpoint_at"},
       {R"({"prompt":[[1,2,3],[1,2]],"checkpoint_at":3})", 400, "invalid_value", "checkpoint_at"},
   };

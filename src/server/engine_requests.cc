@@ -3,67 +3,82 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <random>
+
+#include "base/random.h"
 
 namespace tessera {
 namespace {
 
-ApiResult<std::vector<TokenId>> PromptIds(const PromptInput& prompt, const Tokenizer& tokenizer) {
-  if (const auto* ids = std::get_if<std::vector<TokenId>>(&prompt)) return *ids;
-  const auto& text = std::get<std::string>(prompt);
-  EncodeOptions options;
-  options.parse_special = true;
-  return tokenizer.Encode(text, options);
-}
-
 // The last one: positions ascend.
-std::optional<ApiError> CheckCheckpoints(const CompletionRequest& request, size_t index,
-                                         size_t prompt_tokens) {
+std::optional<ApiError> CheckCheckpoints(const GenerationRequest& request, size_t index,
+                                         size_t prompts, size_t prompt_tokens) {
   if (request.checkpoint_at.empty() || request.checkpoint_at.back() <= prompt_tokens) {
     return std::nullopt;
   }
-  const std::string prompt =
-      request.prompts.size() == 1 ? "the prompt" : fmt::format("prompt[{}]", index);
+  const std::string prompt = prompts == 1 ? "the prompt" : fmt::format("prompt[{}]", index);
   return InvalidField("checkpoint_at", "invalid_value",
                       fmt::format("checkpoint_at: expected positions from 1 to {}, the tokens of "
                                   "{}, got {}",
                                   prompt_tokens, prompt, request.checkpoint_at.back()));
 }
 
+// Of a prompt of so many tokens; at least 1 where the client left it to us.
+uint32_t MaxTokens(const GenerationRequest& request, const EngineDemand& demand,
+                   size_t prompt_tokens) {
+  if (request.max_tokens) return *request.max_tokens;
+  const uint32_t rest = prompt_tokens < demand.tokens_max
+                            ? demand.tokens_max - static_cast<uint32_t>(prompt_tokens)
+                            : 1;
+  return std::max(rest, request.min_tokens);
+}
+
+uint64_t SeedOfChoice(uint64_t seed, uint32_t choice) {
+  return choice == 0 ? seed : CounterRandom(seed, choice);
+}
+
+Request MakeRequest(const GenerationRequest& request, const EngineDemand& demand,
+                    const PromptTokens& prompt) {
+  Request one;
+  one.prompt = prompt.ids;
+  one.max_tokens = MaxTokens(request, demand, prompt.ids.size());
+  one.min_tokens = request.min_tokens;
+  one.sampling = request.sampling;
+  one.stop = request.stop;
+  one.stop_ids = request.stop_ids;
+  one.ignore_eos = request.ignore_eos;
+  one.logprobs = demand.logprobs;
+  one.prompt_logprobs = demand.prompt_logprobs;
+  one.cache_salt = request.cache_salt;
+  one.checkpoint_at = request.checkpoint_at;
+  one.reuse = request.cache_prompt;
+  one.report_progress = request.return_progress;
+  return one;
+}
+
 }  // namespace
 
-ApiResult<std::vector<Request>> MakeEngineRequests(const CompletionRequest& request,
-                                                   const Tokenizer& tokenizer,
+ApiResult<std::vector<Request>> MakeEngineRequests(const GenerationRequest& request,
+                                                   const EngineDemand& demand,
+                                                   std::span<const PromptTokens> prompts,
                                                    const ModelLimits& limits, RequestSeed seed) {
   std::vector<Request> requests;
-  for (const PromptInput& prompt : request.prompts) {
-    ApiResult<std::vector<TokenId>> ids = PromptIds(prompt, tokenizer);
-    if (ApiError* error = std::get_if<ApiError>(&ids)) return std::move(*error);
-    Request& one = requests.emplace_back();
-    one.prompt = std::move(std::get<std::vector<TokenId>>(ids));
-    if (one.prompt.empty()) {
-      return InvalidField("prompt", "invalid_value",
-                          "prompt: expected at least one token, got none: the text is empty and "
-                          "the model has no token to begin with");
-    }
-    if (one.prompt.size() + uint64_t{request.max_tokens} > limits.context_length) {
+  for (size_t index = 0; index < prompts.size(); ++index) {
+    const Request one = MakeRequest(request, demand, prompts[index]);
+    if (one.prompt.size() + uint64_t{one.max_tokens} > limits.context_length) {
       return PromptTooLong(limits, fmt::format("{} in the prompt and max_tokens {}",
-                                               one.prompt.size(), request.max_tokens));
+                                               one.prompt.size(), one.max_tokens));
     }
     if (std::optional<ApiError> error =
-            CheckCheckpoints(request, requests.size() - 1, one.prompt.size())) {
+            CheckCheckpoints(request, index, prompts.size(), one.prompt.size())) {
       return std::move(*error);
     }
-    one.max_tokens = request.max_tokens;
-    one.sampling = request.sampling;
-    one.sampling.seed = seed.bits;
-    one.stop = request.stop;
-    one.ignore_eos = request.ignore_eos;
-    one.logprobs = request.logprobs;
-    one.cache_salt = request.cache_salt;
-    one.checkpoint_at = request.checkpoint_at;
-    one.reuse = request.cache_prompt;
+    for (uint32_t choice = 0; choice < request.choices; ++choice) {
+      requests.push_back(one);
+      requests.back().sampling.seed = SeedOfChoice(seed.bits, choice);
+    }
   }
   return requests;
 }

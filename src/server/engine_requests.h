@@ -1,28 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From a checked CompletionRequest to what the engine runs: text becomes ids, lengths are held
-// against the context, the seed is settled.
+// From a checked request to what the engine runs: lengths are held against the context, the seed is
+// settled, every prompt becomes `n` requests.
 //
-// The prompt of /v1/completions is the client's own text, template included, so special tokens
-// written in it (<|im_start|>) are special tokens, as in other servers; BOS is prepended to text
-// when the file asks for it, never to ids.
+// Choice j of a prompt draws with the seed itself when j is 0, else with one mixed from both, so
+// that choice 0 is what n = 1 would answer and no two are the same draw.
 //
 // Threads: pure functions, but for DrawSeed.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "compute/tokenizer/tokenizer.h"
 #include "engine/engine.h"
-#include "server/completion_request.h"
+#include "server/generation_request.h"
 #include "server/model_limits.h"
 #include "server/openai_error.h"
+#include "server/prompt_input.h"
 
 namespace tessera {
 
-// One request per prompt.
-ApiResult<std::vector<Request>> MakeEngineRequests(const CompletionRequest& request,
-                                                   const Tokenizer& tokenizer,
+// What a route asks for beyond its GenerationRequest.
+struct EngineDemand {
+  int logprobs = -1;
+  int prompt_logprobs = -1;
+  uint32_t tokens_max = 0;  // of prompt and answer: what max_tokens is when the client gave none
+};
+
+// choices requests for each prompt, one prompt after the other.
+ApiResult<std::vector<Request>> MakeEngineRequests(const GenerationRequest& request,
+                                                   const EngineDemand& demand,
+                                                   std::span<const PromptTokens> prompts,
                                                    const ModelLimits& limits, RequestSeed seed);
 
 // A random seed below 2^53, so that clients whose numbers are doubles can send it back.

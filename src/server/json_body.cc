@@ -63,6 +63,22 @@ std::string_view Reason(std::string_view what) {
   return what;
 }
 
+// Commas outside of strings, which is one less than values at each level.
+size_t CountValues(std::string_view text) {
+  size_t commas = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (in_string && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      in_string = !in_string;
+    } else if (text[i] == ',' && !in_string) {
+      ++commas;
+    }
+  }
+  return commas;
+}
+
 ApiError InvalidJson(std::string message) {
   return InvalidField("", "invalid_json", "the body is not valid JSON: " + std::move(message));
 }
@@ -85,6 +101,12 @@ ApiResult<Json> ParseJsonBody(std::string_view text) {
   } catch (const Json::exception& error) {  // a number that no double holds
     return InvalidJson(std::string(Reason(error.what())));
   }
+}
+
+bool HasMoreValuesThan(size_t values_max, std::string_view text) {
+  // Most bodies are done with the first, quick look.
+  return std::count(text.begin(), text.end(), ',') > static_cast<int64_t>(values_max) &&
+         CountValues(text) > values_max;
 }
 
 std::string DescribeJson(const Json& value) {

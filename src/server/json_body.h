@@ -18,6 +18,13 @@ namespace tessera {
 // Requests nest three deep (an array of arrays of ids); more than this is an attack or a mistake.
 inline constexpr int kJsonDepthMax = 32;
 
+// Of an object whose order is kept: the library compares each key with all before it.
+inline constexpr size_t kJsonMembersMax = 2048;
+
+// Whether a text has more values, before it is parsed: a parsed value takes 16 bytes or more, its
+// text may be 2.
+bool HasMoreValuesThan(size_t values_max, std::string_view text);
+
 ApiResult<nlohmann::json> ParseJsonBody(std::string_view text);
 
 // A short description of a value for messages: `"abc"`, `5.5`, `true`, `an array`, at most ~50

@@ -46,6 +46,12 @@ RunningServer::Reply RunningServer::Post(const std::string& body,
 
 namespace {
 
+std::string TextOf(const Json& choice) {
+  if (choice.contains("text")) return choice["text"];
+  const Json& delta = choice["delta"];
+  return delta.contains("content") && delta["content"].is_string() ? delta["content"] : Json("");
+}
+
 // Feeds whole events out of a byte stream.
 struct EventReader {
   StreamedAnswer* answer;
@@ -75,7 +81,7 @@ struct EventReader {
     answer->chunks.push_back(json);
     if (json.contains("choices") && !json["choices"].empty()) {
       const Json& choice = json["choices"][0];
-      if (choice["index"] == 0) answer->text += choice["text"].get<std::string>();
+      if (choice["index"] == 0) answer->text += TextOf(choice);
       if (choice["finish_reason"].is_string()) {
         answer->finish_reason = choice["finish_reason"];
         answer->receipt = choice["receipt"];

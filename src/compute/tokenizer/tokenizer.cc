@@ -151,6 +151,9 @@ uint32_t Tokenizer::vocab_size() const { return state_->vocabulary.size(); }
 std::optional<TokenId> Tokenizer::bos() const { return state_->vocabulary.bos(); }
 std::optional<TokenId> Tokenizer::eos() const { return state_->vocabulary.eos(); }
 
+std::optional<TokenId> Tokenizer::added_before() const { return state_->prefix; }
+std::optional<TokenId> Tokenizer::added_after() const { return state_->suffix; }
+
 std::span<const TokenId> Tokenizer::end_tokens() const { return state_->vocabulary.ends(); }
 
 bool Tokenizer::IsEndOfGeneration(TokenId token) const {

@@ -59,6 +59,9 @@ class Tokenizer {
   uint32_t vocab_size() const;
   std::optional<TokenId> bos() const;  // none when the id is absent or out of range
   std::optional<TokenId> eos() const;
+  // What Encode with add_special puts around a text; none when the file does not ask for it.
+  std::optional<TokenId> added_before() const;
+  std::optional<TokenId> added_after() const;
   bool IsEndOfGeneration(TokenId token) const;
   std::span<const TokenId> end_tokens() const;  // all of those, ascending
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "server/completion_events.h"
+#include "server/answer_events.h"
 
 #include <utility>
 
@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-struct CompletionEvents::Queue {
+struct AnswerEvents::Queue {
   Mutex mutex;
   CondVar arrived;
   bool abandoned GUARDED_BY(mutex) = false;
@@ -30,6 +30,8 @@ ChoiceEvent Own(uint32_t choice, const RequestEvent& event) {
   own.choice = choice;
   own.text = event.text;
   own.logprobs.assign(event.logprobs.begin(), event.logprobs.end());
+  own.prompt_logprobs.assign(event.prompt_logprobs.begin(), event.prompt_logprobs.end());
+  own.progress = event.progress;
   own.finish = event.finish;
   own.error = event.error;
   own.prompt_tokens = event.prompt_tokens;
@@ -43,18 +45,19 @@ ChoiceEvent Own(uint32_t choice, const RequestEvent& event) {
 
 // Most tokens of a stop string in progress say nothing yet.
 bool Silent(const RequestEvent& event) {
-  return event.text.empty() && event.logprobs.empty() && event.finish == FinishReason::kNone;
+  return event.text.empty() && event.logprobs.empty() && event.prompt_logprobs.empty() &&
+         !event.progress && event.finish == FinishReason::kNone;
 }
 
 }  // namespace
 
-CompletionEvents::CompletionEvents(Engine* engine, std::shared_ptr<Queue> queue)
+AnswerEvents::AnswerEvents(Engine* engine, std::shared_ptr<Queue> queue)
     : engine_(engine), queue_(std::move(queue)) {}
 
-Result<std::unique_ptr<CompletionEvents>> CompletionEvents::Submit(Engine* engine,
-                                                                   std::vector<Request> requests) {
+Result<std::unique_ptr<AnswerEvents>> AnswerEvents::Submit(Engine* engine,
+                                                           std::vector<Request> requests) {
   auto queue = std::make_shared<Queue>();
-  std::unique_ptr<CompletionEvents> events(new CompletionEvents(engine, queue));
+  std::unique_ptr<AnswerEvents> events(new AnswerEvents(engine, queue));
   for (uint32_t choice = 0; choice < requests.size(); ++choice) {
     Result<RequestId> id =
         engine->Submit(std::move(requests[choice]), [queue, choice](const RequestEvent& event) {
@@ -66,7 +69,7 @@ Result<std::unique_ptr<CompletionEvents>> CompletionEvents::Submit(Engine* engin
   return events;
 }
 
-CompletionEvents::~CompletionEvents() {
+AnswerEvents::~AnswerEvents() {
   if (finished()) return;
   {
     MutexLock lock(queue_->mutex);
@@ -76,7 +79,7 @@ CompletionEvents::~CompletionEvents() {
   Cancel();
 }
 
-std::vector<ChoiceEvent> CompletionEvents::Take(std::chrono::milliseconds wait) {
+std::vector<ChoiceEvent> AnswerEvents::Take(std::chrono::milliseconds wait) {
   std::vector<ChoiceEvent> taken;
   const auto deadline = std::chrono::steady_clock::now() + wait;
   {
@@ -92,7 +95,7 @@ std::vector<ChoiceEvent> CompletionEvents::Take(std::chrono::milliseconds wait) 
   return taken;
 }
 
-void CompletionEvents::Cancel() {
+void AnswerEvents::Cancel() {
   for (RequestId id : ids_) engine_->Cancel(id);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// CompletionEvents is the meeting point of the engine's loop, which must never wait, and the thread
+// AnswerEvents is the meeting point of the engine's loop, which must never wait, and the thread
 // of one HTTP request, which does nothing else: the requests of one answer (a choice each) and the
 // queue of what happened to them.
 //
@@ -17,6 +17,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct ChoiceEvent {
   uint32_t choice = 0;
   std::string text;
   std::vector<PositionLogprobs> logprobs;
+  std::vector<PositionLogprobs> prompt_logprobs;  // once
+  std::optional<PromptProgress> progress;
   FinishReason finish = FinishReason::kNone;
   Status error;
   uint32_t prompt_tokens = 0;
@@ -40,13 +43,13 @@ struct ChoiceEvent {
   MatchReport match;
 };
 
-class CompletionEvents {
+class AnswerEvents {
  public:
-  static Result<std::unique_ptr<CompletionEvents>> Submit(Engine* engine,
-                                                          std::vector<Request> requests);
-  ~CompletionEvents();
-  CompletionEvents(const CompletionEvents&) = delete;
-  CompletionEvents& operator=(const CompletionEvents&) = delete;
+  static Result<std::unique_ptr<AnswerEvents>> Submit(Engine* engine,
+                                                      std::vector<Request> requests);
+  ~AnswerEvents();
+  AnswerEvents(const AnswerEvents&) = delete;
+  AnswerEvents& operator=(const AnswerEvents&) = delete;
 
   // What has come since, in order; waits at most `wait` for the first.
   std::vector<ChoiceEvent> Take(std::chrono::milliseconds wait);
@@ -57,7 +60,7 @@ class CompletionEvents {
 
  private:
   struct Queue;
-  CompletionEvents(Engine* engine, std::shared_ptr<Queue> queue);
+  AnswerEvents(Engine* engine, std::shared_ptr<Queue> queue);
 
   Engine* const engine_;
   const std::shared_ptr<Queue> queue_;

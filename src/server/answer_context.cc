@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/answer_context.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "server/engine_requests.h"
+
+namespace tessera {
+
+std::optional<ApiError> AnswerContext::CheckModel(const std::string& asked) const {
+  if (asked.empty() || asked == model_id) return std::nullopt;
+  return ModelNotFound(asked, model_id);
+}
+
+AnswerHead AnswerContext::MakeHead(std::string_view prefix) const {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const RequestSeed random = DrawSeed();
+  return {fmt::format("{}-{:014x}{:014x}", prefix, random.bits, DrawSeed().bits),
+          std::chrono::duration_cast<std::chrono::seconds>(now).count(), model_id};
+}
+
+HttpReply AnswerContext::Reply(const GenerationRequest& request, std::vector<Request> requests,
+                               RequestSeed seed, std::unique_ptr<AnswerFormat> format,
+                               Peer& peer) const {
+  AnswerOptions options;
+  options.seed = seed;
+  options.choices = requests.size();
+  options.choices_per_prompt = request.choices;
+  options.include_usage = request.include_usage;
+  options.keep_alive = keep_alive;
+  options.cancel_all = cancel_all;
+  Result<std::unique_ptr<AnswerEvents>> events = AnswerEvents::Submit(engine, std::move(requests));
+  if (!events) return HttpReply::Error(FromEngineStatus(events.error()));
+  return ReplyWith(std::make_shared<Answer>(options, std::move(format), std::move(*events)),
+                   request.stream, peer);
+}
+
+}  // namespace tessera

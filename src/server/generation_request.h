@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// GenerationRequest is what completions and chat completions have in common: how to sample, when to
+// stop, how many choices, how to answer, what of the prompt to reuse. Checked: every field is known,
+// of the right type and in range.
+//
+// prompt_cache_key is an affinity hint: it says which of many servers may know a prompt. Here every
+// request is looked up in the one cache there is, so the key changes nothing and is not kept. It
+// isolates nobody, there as here: that is what cache_salt does. user, safety_identifier and
+// metadata are labels for the operator's records, which this server does not keep.
+//
+// Failure: ApiError with the field as `param`, expected and actual in the message.
+// Threads: pure functions of their arguments.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "server/field_reader.h"
+#include "server/model_limits.h"
+#include "server/openai_error.h"
+
+namespace tessera {
+
+inline constexpr uint32_t kChoicesMax = 128;  // OpenAI's limit of n; here of all choices together
+inline constexpr size_t kStopsMax = 4;
+inline constexpr size_t kStopBytesMax = 1024;  // this and the next three: the engine's own limits
+inline constexpr size_t kStopIdsMax = 64;
+inline constexpr size_t kLogitBiasesMax = 1024;
+inline constexpr size_t kSaltBytesMax = 256;
+inline constexpr int kLogprobsMax = 20;  // OpenAI's own limit is 5; local users look further down
+inline constexpr size_t kCheckpointsMax = 64;
+
+// Clients send int64; one who copies the seed of a response may send any uint64. Both print as they
+// came.
+struct RequestSeed {
+  uint64_t bits = 0;
+  bool negative = false;  // bits are those of an int64
+};
+
+struct GenerationRequest {
+  std::string model;  // empty: whatever the server has
+  std::optional<uint32_t> max_tokens;
+  uint32_t min_tokens = 0;
+  SamplingOptions sampling = {.temperature = 1};  // OpenAI's default; its seed comes from `seed`
+  std::optional<RequestSeed> seed;
+  uint32_t choices = 1;  // n: of each prompt
+  std::vector<std::string> stop;
+  std::vector<TokenId> stop_ids;
+  bool ignore_eos = false;
+  bool stream = false;
+  bool include_usage = false;
+  bool return_progress = false;
+  bool cache_prompt = true;  // false: nothing is looked up
+  std::string cache_salt;
+  std::vector<uint32_t> checkpoint_at;  // ascending, each from 1 to the context length
+
+  // As the client wrote it; which of the two names, for messages.
+  std::optional<uint32_t> max_completion_tokens;
+};
+
+std::span<const Field<GenerationRequest>> GenerationFields();
+
+// Salts are secrets: no message has one. Also for other bodies that take one.
+FieldError ReadCacheSalt(const nlohmann::json& value, std::string* out);
+
+// What no field says alone; `root` is the body.
+FieldError CheckGeneration(const nlohmann::json& root, GenerationRequest* request);
+
+}  // namespace tessera
