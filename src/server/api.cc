@@ -8,7 +8,9 @@
 
 #include "server/cache_pages.h"
 #include "server/capacity.h"
+#include "server/chat.h"
 #include "server/completions.h"
+#include "server/tokenize.h"
 
 namespace tessera {
 namespace {
@@ -29,9 +31,18 @@ struct Route {
 };
 
 constexpr Route kRoutes[] = {
-    {"/health", "GET"},          {"/v1/health", "GET"},       {"/version", "GET"},
-    {"/v1/models", "GET"},       {"/cache", "GET", "DELETE"}, {"/cache/entries", "GET"},
+    {"/health", "GET"},
+    {"/v1/health", "GET"},
+    {"/version", "GET"},
+    {"/v1/models", "GET"},
+    {"/cache", "GET", "DELETE"},
+    {"/cache/entries", "GET"},
     {"/v1/completions", "POST"},
+    {"/v1/chat/completions", "POST"},
+    {"/v1/chat/completions/input_tokens", "POST"},
+    {"/apply-template", "POST"},
+    {"/tokenize", "POST"},
+    {"/detokenize", "POST"},
 };
 
 const Route* FindRoute(std::string_view path) {
@@ -117,7 +128,8 @@ Api::Api(Engine* engine, ApiOptions options)
     : engine_(engine),
       options_(std::move(options)),
       card_(MakeCard(*engine)),
-      context_(MakeContext(engine, card_, options_, &cancel_all_)) {}
+      context_(MakeContext(engine, card_, options_, &cancel_all_)),
+      prompter_(engine->chat_template(), &engine->tokenizer(), context_.limits) {}
 
 std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
   // The key comes first: who does not have it learns nothing about paths.
@@ -132,9 +144,21 @@ std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
 
 HttpReply Api::Handle(const HttpRequest& request, Peer& peer) {
   if (std::optional<HttpReply> refused = Refuse(request)) return std::move(*refused);
-  if (request.path == "/v1/completions") return HandleCompletion(context_, request, peer);
+  if (request.method == "POST") return HandlePost(request, peer);
   if (request.method == "DELETE") return HttpReply::Json(CacheClearedBody(engine_->ClearCache()));
   return HandleGet(request);
+}
+
+HttpReply Api::HandlePost(const HttpRequest& request, Peer& peer) const {
+  const std::string& path = request.path;
+  if (path == "/v1/completions") return HandleCompletion(context_, request, peer);
+  if (path == "/v1/chat/completions") return HandleChat(context_, prompter_, request, peer);
+  if (path == "/v1/chat/completions/input_tokens") {
+    return HandleInputTokens(context_, prompter_, request);
+  }
+  if (path == "/apply-template") return HandleApplyTemplate(context_, prompter_, request);
+  if (path == "/tokenize") return HandleTokenize(context_, prompter_, request);
+  return HandleDetokenize(context_, request);
 }
 
 HttpReply Api::HandleGet(const HttpRequest& request) const {

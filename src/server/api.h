@@ -4,7 +4,8 @@
 // can see but sockets is below it.
 //
 //   GET    /health /v1/health /version /v1/models /v1/models/{id} /cache /cache/entries
-//   POST   /v1/completions
+//   POST   /v1/completions /v1/chat/completions /v1/chat/completions/input_tokens
+//          /apply-template /tokenize /detokenize
 //   DELETE /cache
 //
 // An unknown path is 404, a known one with another method 405 with Allow; HEAD goes where GET goes.
@@ -21,6 +22,7 @@
 
 #include "engine/engine.h"
 #include "server/answer_context.h"
+#include "server/chat_prompt.h"
 #include "server/http_reply.h"
 #include "server/status_pages.h"
 
@@ -48,6 +50,7 @@ class Api {
   const ModelCard& model() const { return card_; }
 
  private:
+  HttpReply HandlePost(const HttpRequest& request, Peer& peer) const;
   HttpReply HandleGet(const HttpRequest& request) const;
   HttpReply HandleCacheEntries(const HttpQuery& query) const;
 
@@ -56,6 +59,7 @@ class Api {
   const ModelCard card_;
   std::atomic<bool> cancel_all_{false};
   const AnswerContext context_;
+  const ChatPrompter prompter_;
 };
 
 }  // namespace tessera

@@ -106,7 +106,7 @@ TEST_F(HttpServerTest, CacheShowsWhereTheBytesAre) {
 TEST_F(HttpServerTest, UnknownPathsAndMethodsAreOpenAiErrors) {
   const RunningServer server(engine_.get());
   httplib::Client client = server.Client();
-  const auto missing = client.Get("/v1/chat/completions");
+  const auto missing = client.Get("/v1/responses");
   EXPECT_EQ(missing->status, 404);
   EXPECT_EQ(Json::parse(missing->body)["error"]["code"], "not_found");
   const auto get = client.Get("/v1/completions");

@@ -36,6 +36,13 @@ httplib::Client RunningServer::Client() const {
 
 RunningServer::Reply RunningServer::Complete(const Json& body) const { return Post(body.dump()); }
 
+RunningServer::Reply RunningServer::PostTo(const std::string& path, const Json& body) const {
+  httplib::Client client = Client();
+  const httplib::Result result = client.Post(path, body.dump(), "application/json");
+  if (!result) return {};
+  return {result->status, Json::parse(result->body, nullptr, /*allow_exceptions=*/false)};
+}
+
 RunningServer::Reply RunningServer::Post(const std::string& body,
                                          const httplib::Headers& headers) const {
   httplib::Client client = Client();
@@ -94,13 +101,14 @@ struct EventReader {
 }  // namespace
 
 StreamedAnswer Stream(const RunningServer& server, Json body,
-                      const std::function<bool(const Json&)>& keep_reading) {
+                      const std::function<bool(const Json&)>& keep_reading,
+                      const std::string& path) {
   StreamedAnswer answer;
   EventReader reader{&answer, keep_reading, ""};
   body["stream"] = true;
   httplib::Request request;
   request.method = "POST";
-  request.path = "/v1/completions";
+  request.path = path;
   request.set_header("Content-Type", "application/json");
   request.body = body.dump();
   request.response_handler = [&](const httplib::Response& response) {

@@ -42,6 +42,7 @@ struct RunningServer {
     Json json;
   };
   Reply Complete(const Json& body) const;
+  Reply PostTo(const std::string& path, const Json& body) const;
   Reply Post(const std::string& body, const httplib::Headers& headers = {}) const;
 
   Api api;
@@ -60,7 +61,8 @@ struct StreamedAnswer {
 };
 // Reads events until `keep_reading` says no, which closes the connection.
 StreamedAnswer Stream(const RunningServer& server, Json body,
-                      const std::function<bool(const Json&)>& keep_reading = nullptr);
+                      const std::function<bool(const Json&)>& keep_reading = nullptr,
+                      const std::string& path = "/v1/completions");
 
 // A bare TCP connection.
 class RawConnection {
