@@ -17,6 +17,8 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/command_line.h"
 #include "cli/common_options.h"
@@ -39,6 +41,8 @@ struct ServeOptions {
   CommonOptions common;
   HttpServerOptions http;
   ApiOptions api;
+  std::vector<std::string> keys;
+  std::string key_file;
 };
 
 // Signals as a descriptor: a handler may do little more than write to one. Made after the model is
@@ -90,12 +94,26 @@ void StopServing(HttpServer& server, Api& api, StopSignals& signals) {
   if (!server.WaitStopped(kLastWords)) server.DropConnections();
 }
 
+Result<ApiKeys> ReadKeys(const ServeOptions& options) {
+  std::vector<std::string> keys = options.keys;
+  if (!options.key_file.empty()) {
+    TESSERA_ASSIGN_OR_RETURN(const std::vector<std::string> more, ReadApiKeyFile(options.key_file));
+    keys.insert(keys.end(), more.begin(), more.end());
+  }
+  return ApiKeys::Create(keys);
+}
+
 int Serve(const ServeOptions& options) {
   // An empty variable means "absent" to the parser; for a key that would mean "no key needed".
   const char* key = std::getenv("TESSERA_API_KEY");
-  if (key != nullptr && *key == '\0' && options.api.api_key.empty()) {
+  if (key != nullptr && *key == '\0' && options.keys.empty()) {
     return ReportError(InvalidArgument("serve: TESSERA_API_KEY is set but empty"));
   }
+  Result<ApiKeys> keys = ReadKeys(options);
+  if (!keys) return ReportError(keys.error());
+  ApiOptions api_options = options.api;
+  api_options.keys = std::move(*keys);
+  const bool open = api_options.keys.open();
   const Result<EngineOptions> engine_options = ToEngineOptions(options.common);
   if (!engine_options) return ReportError(engine_options.error());
   Result<std::unique_ptr<HttpServer>> bound = HttpServer::Create(options.http);
@@ -104,12 +122,15 @@ int Serve(const ServeOptions& options) {
   if (const Status listening = server->Listen(); !listening.ok()) return ReportError(listening);
   Result<std::unique_ptr<Engine>> engine = Engine::Create(*engine_options);
   if (!engine) return ReportError(engine.error());
-  Api api(engine->get(), options.api);
+  Api api(engine->get(), std::move(api_options));
 
   StopSignals signals;
   if (const Status started = server->Start(&api); !started.ok()) return ReportError(started);
   PrintNote(StartupSummary(**engine, server->url()));
-  if (options.api.api_key.empty() && !IsLoopback(options.http.host)) {
+  if (!api.chat_template_error().empty()) {
+    PrintNote(fmt::format("tessera: warning: no chats: {}\n", api.chat_template_error()));
+  }
+  if (open && !IsLoopback(options.http.host)) {
     PrintNote(
         fmt::format("tessera: warning: {} is reachable from other machines without --api-key\n",
                     options.http.host));
@@ -132,8 +153,15 @@ Action AddServe(CLI::App& command) {
       fmt::format("Address to listen on (default {}: this machine only)", options->http.host));
   add("--port", options->http.port, "P",
       fmt::format("Port; 0: any free one, which is printed (default {})", options->http.port));
-  add("--api-key", options->api.api_key, "K",
-      "Answer only requests with Authorization: Bearer K (all but /health)");
+  command
+      .add_option("--api-key", options->keys,
+                  "Answer only requests with Authorization: Bearer K (all but /health); may be "
+                  "given more than once")
+      ->option_text("K")
+      ->allow_extra_args(false)  // else it would take MODEL for a key
+      ->group("Server");
+  add("--api-key-file", options->key_file, "FILE",
+      "The same for each line of FILE; # begins a comment");
   AddCommonOptions(command, &options->common);
   return [options] { return Serve(*options); };
 }

@@ -23,7 +23,7 @@ AnswerHead AnswerContext::MakeHead(std::string_view prefix) const {
 
 HttpReply AnswerContext::Reply(const GenerationRequest& request, std::vector<Request> requests,
                                RequestSeed seed, std::unique_ptr<AnswerFormat> format,
-                               Peer& peer) const {
+                               const Caller& caller) const {
   AnswerOptions options;
   options.seed = seed;
   options.choices = requests.size();
@@ -34,7 +34,7 @@ HttpReply AnswerContext::Reply(const GenerationRequest& request, std::vector<Req
   Result<std::unique_ptr<AnswerEvents>> events = AnswerEvents::Submit(engine, std::move(requests));
   if (!events) return HttpReply::Error(FromEngineStatus(events.error()));
   return ReplyWith(std::make_shared<Answer>(options, std::move(format), std::move(*events)),
-                   request.stream, peer);
+                   request.stream, *caller.peer);
 }
 
 }  // namespace tessera

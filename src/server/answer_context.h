@@ -21,6 +21,12 @@
 
 namespace tessera {
 
+// Who asks.
+struct Caller {
+  Peer* peer = nullptr;
+  std::string_view isolation_key;  // of the API key it came with; empty without keys
+};
+
 struct AnswerContext {
   Engine* engine = nullptr;
   std::string model_id;
@@ -35,7 +41,7 @@ struct AnswerContext {
   AnswerHead MakeHead(std::string_view prefix) const;
   // Submits and answers.
   HttpReply Reply(const GenerationRequest& request, std::vector<Request> requests, RequestSeed seed,
-                  std::unique_ptr<AnswerFormat> format, Peer& peer) const;
+                  std::unique_ptr<AnswerFormat> format, const Caller& caller) const;
 };
 
 }  // namespace tessera

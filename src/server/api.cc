@@ -55,27 +55,9 @@ const Route* FindRoute(std::string_view path) {
 
 bool IsHealth(std::string_view path) { return path == "/health" || path == "/v1/health"; }
 
-// Takes the same time wherever the first difference is.
-bool SameSecret(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b[i]);
-  }
-  return difference == 0;
-}
-
-bool Authorized(const std::string& header, const std::string& key) {
-  constexpr std::string_view kBearer = "Bearer ";
-  std::string_view given = header;
-  if (!given.starts_with(kBearer)) return false;
-  given.remove_prefix(kBearer.size());
-  return SameSecret(given, key);
-}
-
 HttpReply Unauthorized() {
   ApiError error = InvalidField("", "invalid_api_key",
-                                "this server wants its API key: Authorization: Bearer KEY");
+                                "this server wants one of its API keys: Authorization: Bearer KEY");
   error.http_status = 401;
   HttpReply reply = HttpReply::Error(error);
   reply.headers.emplace_back("WWW-Authenticate", "Bearer");
@@ -133,8 +115,8 @@ Api::Api(Engine* engine, ApiOptions options)
 
 std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
   // The key comes first: who does not have it learns nothing about paths.
-  const bool open = options_.api_key.empty() || IsHealth(head.path);
-  if (!open && !Authorized(head.authorization, options_.api_key)) return Unauthorized();
+  const bool open = options_.keys.open() || IsHealth(head.path);
+  if (!open && !options_.keys.Find(head.authorization)) return Unauthorized();
   const Route* route = FindRoute(head.path);
   if (route == nullptr) return NotFound(head.path);
   const std::string_view method = head.method == "HEAD" ? "GET" : std::string_view(head.method);
@@ -144,15 +126,21 @@ std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
 
 HttpReply Api::Handle(const HttpRequest& request, Peer& peer) {
   if (std::optional<HttpReply> refused = Refuse(request)) return std::move(*refused);
-  if (request.method == "POST") return HandlePost(request, peer);
+  if (request.method == "POST") {
+    Caller caller{&peer, {}};
+    if (const std::optional<size_t> key = options_.keys.Find(request.authorization)) {
+      caller.isolation_key = options_.keys.isolation_key(*key);
+    }
+    return HandlePost(request, caller);
+  }
   if (request.method == "DELETE") return HttpReply::Json(CacheClearedBody(engine_->ClearCache()));
   return HandleGet(request);
 }
 
-HttpReply Api::HandlePost(const HttpRequest& request, Peer& peer) const {
+HttpReply Api::HandlePost(const HttpRequest& request, const Caller& caller) const {
   const std::string& path = request.path;
-  if (path == "/v1/completions") return HandleCompletion(context_, request, peer);
-  if (path == "/v1/chat/completions") return HandleChat(context_, prompter_, request, peer);
+  if (path == "/v1/completions") return HandleCompletion(context_, request, caller);
+  if (path == "/v1/chat/completions") return HandleChat(context_, prompter_, request, caller);
   if (path == "/v1/chat/completions/input_tokens") {
     return HandleInputTokens(context_, prompter_, request);
   }

@@ -9,7 +9,7 @@
 //   DELETE /cache
 //
 // An unknown path is 404, a known one with another method 405 with Allow; HEAD goes where GET goes.
-// With an API key, every path but the two of /health wants `Authorization: Bearer KEY`.
+// With API keys, every path but the two of /health wants `Authorization: Bearer KEY`.
 //
 // Threads: any number.
 #pragma once
@@ -22,6 +22,7 @@
 
 #include "engine/engine.h"
 #include "server/answer_context.h"
+#include "server/api_keys.h"
 #include "server/chat_prompt.h"
 #include "server/http_reply.h"
 #include "server/status_pages.h"
@@ -29,7 +30,7 @@
 namespace tessera {
 
 struct ApiOptions {
-  std::string api_key;  // empty: open to whoever reaches the port
+  ApiKeys keys;  // none: open to whoever reaches the port
   // Proxies drop streams that are silent for 30 to 60 s.
   std::chrono::milliseconds keep_alive{15'000};
 };
@@ -48,9 +49,11 @@ class Api {
   // A longer body cannot be a request the model has room for.
   size_t body_bytes_max() const { return BodyBytesMax(context_.limits); }
   const ModelCard& model() const { return card_; }
+  // Why chats are refused, when the model file has a template and it does not compile.
+  const std::string& chat_template_error() const { return prompter_.error(); }
 
  private:
-  HttpReply HandlePost(const HttpRequest& request, Peer& peer) const;
+  HttpReply HandlePost(const HttpRequest& request, const Caller& caller) const;
   HttpReply HandleGet(const HttpRequest& request) const;
   HttpReply HandleCacheEntries(const HttpQuery& query) const;
 

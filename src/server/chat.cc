@@ -32,13 +32,14 @@ ApiResult<RenderedRequest> ParseAndRender(const AnswerContext& context,
 }  // namespace
 
 HttpReply HandleChat(const AnswerContext& context, const ChatPrompter& prompter,
-                     const HttpRequest& http, Peer& peer) {
+                     const HttpRequest& http, const Caller& caller) {
   ApiResult<RenderedRequest> rendered = ParseAndRender(context, prompter, http.body);
   if (const ApiError* error = std::get_if<ApiError>(&rendered)) return HttpReply::Error(*error);
   const auto& [request, chat] = std::get<RenderedRequest>(rendered);
   EngineDemand demand;
   demand.logprobs = request.logprobs ? request.top_logprobs : -1;
   demand.tokens_max = context.max_model_len;
+  demand.isolation_key = caller.isolation_key;
   const RequestSeed seed = request.seed ? *request.seed : DrawSeed();
   ApiResult<std::vector<Request>> requests =
       MakeEngineRequests(request, demand, {&chat.prompt, 1}, context.limits, seed);
@@ -46,7 +47,7 @@ HttpReply HandleChat(const AnswerContext& context, const ChatPrompter& prompter,
   auto format = std::make_unique<ChatFormat>(context.MakeHead("chatcmpl"), request,
                                              &context.engine->tokenizer());
   return context.Reply(request, std::move(std::get<std::vector<Request>>(requests)), seed,
-                       std::move(format), peer);
+                       std::move(format), caller);
 }
 
 HttpReply HandleInputTokens(const AnswerContext& context, const ChatPrompter& prompter,

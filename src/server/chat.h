@@ -12,7 +12,7 @@
 namespace tessera {
 
 HttpReply HandleChat(const AnswerContext& context, const ChatPrompter& prompter,
-                     const HttpRequest& request, Peer& peer);
+                     const HttpRequest& request, const Caller& caller);
 // POST /v1/chat/completions/input_tokens: how many tokens the prompt of this request has.
 HttpReply HandleInputTokens(const AnswerContext& context, const ChatPrompter& prompter,
                             const HttpRequest& request);

@@ -11,7 +11,8 @@
 
 namespace tessera {
 
-HttpReply HandleCompletion(const AnswerContext& context, const HttpRequest& http, Peer& peer) {
+HttpReply HandleCompletion(const AnswerContext& context, const HttpRequest& http,
+                           const Caller& caller) {
   ApiResult<CompletionRequest> parsed = ParseCompletionRequest(http.body, context.limits);
   if (const ApiError* error = std::get_if<ApiError>(&parsed)) return HttpReply::Error(*error);
   const CompletionRequest& request = std::get<CompletionRequest>(parsed);
@@ -27,6 +28,7 @@ HttpReply HandleCompletion(const AnswerContext& context, const HttpRequest& http
   EngineDemand demand;
   demand.logprobs = request.logprobs;
   if (request.echo) demand.prompt_logprobs = request.logprobs;
+  demand.isolation_key = caller.isolation_key;
   const RequestSeed seed = request.seed ? *request.seed : DrawSeed();
   ApiResult<std::vector<Request>> requests =
       MakeEngineRequests(request, demand, prompts, context.limits, seed);
@@ -34,7 +36,7 @@ HttpReply HandleCompletion(const AnswerContext& context, const HttpRequest& http
   auto format = std::make_unique<CompletionFormat>(context.MakeHead("cmpl"), request,
                                                    std::move(prompts), &tokenizer);
   return context.Reply(request, std::move(std::get<std::vector<Request>>(requests)), seed,
-                       std::move(format), peer);
+                       std::move(format), caller);
 }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 
 namespace tessera {
 
-HttpReply HandleCompletion(const AnswerContext& context, const HttpRequest& request, Peer& peer);
+HttpReply HandleCompletion(const AnswerContext& context, const HttpRequest& request,
+                           const Caller& caller);
 
 }  // namespace tessera

@@ -263,7 +263,9 @@ TEST_F(CompletionsTest, TextIsUtf8InEveryChunk) {
 }
 
 TEST_F(CompletionsTest, ASilentStreamIsKeptAlive) {
-  const RunningServer server(engine_.get(), {}, {"", std::chrono::milliseconds(1)});
+  ApiOptions options;
+  options.keep_alive = std::chrono::milliseconds(1);
+  const RunningServer server(engine_.get(), {}, options);
   // The budget holds some of these for the seconds they take; whoever comes then waits in silence.
   std::vector<std::unique_ptr<RawConnection>> clients;
   Json body = {{"prompt", "Log of day 12. Ada left the red kite in the barn."},

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "compute/tokenizer/tokenizer.h"
@@ -23,6 +24,7 @@ namespace tessera {
 
 // What a route asks for beyond its GenerationRequest.
 struct EngineDemand {
+  std::string_view isolation_key;
   int logprobs = -1;
   int prompt_logprobs = -1;
   uint32_t tokens_max = 0;  // of prompt and answer: what max_tokens is when the client gave none
