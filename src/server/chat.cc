@@ -39,11 +39,15 @@ HttpReply HandleChat(const AnswerContext& context, const ChatPrompter& prompter,
   EngineDemand demand;
   demand.logprobs = request.logprobs ? request.top_logprobs : -1;
   demand.tokens_max = context.max_model_len;
+  demand.message_ends = chat.message_ends;
   demand.isolation_key = caller.isolation_key;
   const RequestSeed seed = request.seed ? *request.seed : DrawSeed();
   ApiResult<std::vector<Request>> requests =
       MakeEngineRequests(request, demand, {&chat.prompt, 1}, context.limits, seed);
-  if (const ApiError* error = std::get_if<ApiError>(&requests)) return HttpReply::Error(*error);
+  if (ApiError* error = std::get_if<ApiError>(&requests)) {
+    if (error->param == "prompt") error->param = "messages";
+    return HttpReply::Error(*error);
+  }
   auto format = std::make_unique<ChatFormat>(context.MakeHead("chatcmpl"), request,
                                              &context.engine->tokenizer());
   return context.Reply(request, std::move(std::get<std::vector<Request>>(requests)), seed,

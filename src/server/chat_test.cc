@@ -125,6 +125,18 @@ TEST_F(ChatTest, TheNextTurnReusesTheOneBefore) {
       << second.json;
 }
 
+TEST_F(ChatTest, ASecondQuestionReusesTheSystemMessage) {
+  const RunningServer server(engine_.get());
+  Json body = Greedy(4);
+  ASSERT_EQ(server.PostTo(kChat, body).status, 200);
+  body["messages"][1]["content"] = "Who counted drums?";
+  const auto second = server.PostTo(kChat, body);
+  // Without a checkpoint at the message's end the third would be the first to reuse it.
+  const size_t system = engine_->tokenizer().Encode(std::string(kLog) + "\n").size();
+  EXPECT_EQ(second.json["usage"]["prompt_tokens_details"]["cached_tokens"], system)
+      << second.json["choices"][0]["reuse"];
+}
+
 TEST_F(ChatTest, WhatTheTemplateMakesCanBeAskedFor) {
   const RunningServer server(engine_.get());
   const auto prompt = server.PostTo("/apply-template", Greedy());
@@ -204,8 +216,8 @@ TEST_F(ChatTest, BadRequestsAreNamed) {
       {kChat, Json::object(), 400, "missing_required_parameter", "messages"},
       {kChat, other, 404, "model_not_found", "model"},
       {kChat, tools, 400, "unsupported_parameter", "tools"},
-      {kChat, long_chat, 400, "context_length_exceeded", "prompt"},
-      {kChat, too_many, 400, "context_length_exceeded", "prompt"},
+      {kChat, long_chat, 400, "context_length_exceeded", "messages"},
+      {kChat, too_many, 400, "context_length_exceeded", "messages"},
       {"/v1/chat/completions/input_tokens", tools, 400, "unsupported_parameter", "tools"},
       {"/apply-template", {{"messages", 5}}, 400, "invalid_type", "messages"},
       {"/tokenize", Json::object(), 400, "missing_required_parameter", "content"},

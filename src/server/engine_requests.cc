@@ -53,6 +53,7 @@ Request MakeRequest(const GenerationRequest& request, const EngineDemand& demand
   one.prompt_logprobs = demand.prompt_logprobs;
   one.cache_salt = request.cache_salt;
   one.checkpoint_at = request.checkpoint_at;
+  one.message_ends.assign(demand.message_ends.begin(), demand.message_ends.end());
   one.reuse = request.cache_prompt;
   one.report_progress = request.return_progress;
   return one;

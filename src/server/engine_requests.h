@@ -25,6 +25,7 @@ namespace tessera {
 // What a route asks for beyond its GenerationRequest.
 struct EngineDemand {
   std::string_view isolation_key;
+  std::span<const uint32_t> message_ends;  // of the one prompt of a chat
   int logprobs = -1;
   int prompt_logprobs = -1;
   uint32_t tokens_max = 0;  // of prompt and answer: what max_tokens is when the client gave none
