@@ -188,6 +188,9 @@ TEST(CommandLine, AnEmptyApiKeyIsRefused) {
   const std::vector<std::string> serve = {"serve", kModel, "--port", "0"};
   ExpectOneLine(Tessera(serve, {"TESSERA_API_KEY="}), 2, "TESSERA_API_KEY is set but empty");
   ExpectOneLine(Tessera({"serve", kModel, "--api-key", ""}), 2, "--api-key: the value is empty");
+  ExpectOneLine(Tessera({"serve", kModel, "--api-key", "a b"}), 2, "API key 1: expected printable");
+  ExpectOneLine(Tessera({"serve", kModel, "--api-key-file", "/no/such/file"}), 5,
+                "/no/such/file: cannot be read");
 }
 
 TEST(CommandLine, APromptFromAFileOrStdinIsTakenByteForByte) {
@@ -726,7 +729,8 @@ class ServeProcess {
 };
 
 TEST(CommandLine, CacheListsShowsAndClearsWhatAServerKeeps) {
-  ServeProcess server({"--api-key", "key", "--stats", "--checkpoint-grid", "8"});
+  ServeProcess server(
+      {"--api-key", "other", "--api-key", "key", "--stats", "--checkpoint-grid", "8"});
   const std::vector<std::string> twins = {"TESSERA_URL=" + server.url(), "TESSERA_API_KEY=key"};
   const auto cache = [&](std::vector<std::string> words) {
     words.insert(words.begin(), "cache");

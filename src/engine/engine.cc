@@ -14,6 +14,7 @@
 #include "engine/executor.h"
 #include "engine/request_check.h"
 #include "engine/state_budget.h"
+#include "engine/state_salt.h"
 #include "port/clock.h"
 #include "port/cpu.h"
 #include "port/process_memory.h"
@@ -250,6 +251,24 @@ void Engine::Cancel(RequestId id) { impl_->loop->Cancel(id); }
 EngineStats Engine::Stats() const { return impl_->loop->Stats(); }
 std::vector<BoundaryInfo> Engine::CacheEntries(size_t limit, size_t prefix_tokens) const {
   return impl_->store->Boundaries(limit, prefix_tokens);
+}
+PinResult Engine::Pin(const PinRequest& request) {
+  PinResult result;
+  result.report =
+      ComputedReport(static_cast<uint32_t>(request.prompt.size()), ComputeReason::kDisabled);
+  // Nobody finds what an isolated request leaves.
+  if (!impl_->options.reuse || impl_->options.isolate == IsolateKind::kRequest) return result;
+  constexpr uint64_t kSecondNs = 1'000'000'000;
+  const uint64_t expires_at = request.ttl_s > 0 ? NowNs() + request.ttl_s * kSecondNs : 0;
+  return impl_->store->Pin(
+      request.prompt,
+      StateSalt(impl_->options.isolate, {request.isolation_key, request.cache_salt, RequestId()}),
+      expires_at);
+}
+bool Engine::Unpin(uint64_t id) { return impl_->store->Unpin(id); }
+std::vector<PinInfo> Engine::Pins() const {
+  impl_->store->ExpirePins(NowNs());
+  return impl_->store->Pins();
 }
 uint64_t Engine::ClearCache() { return impl_->store->Clear(); }
 

@@ -214,6 +214,14 @@ struct EngineStats {
   uint64_t requests_cancelled = 0;
 };
 
+// What of the cache a client wants kept longer than the rest.
+struct PinRequest {
+  std::vector<TokenId> prompt;
+  std::string cache_salt;
+  std::string isolation_key;
+  uint32_t ttl_s = 0;  // 0: until it is released
+};
+
 class Engine {
  public:
   // Loads the model, maps the arena, starts the loop.
@@ -242,6 +250,11 @@ class Engine {
   // What requests can start from, most recently used first: at most `limit`, each with at most
   // `prefix_tokens` of the tokens it begins with.
   std::vector<BoundaryInfo> CacheEntries(size_t limit, size_t prefix_tokens) const;
+  // Pins the deepest checkpoint that a request with this prompt could start from
+  // (StateStore::Pin). PinInfo::expires_at is in nanoseconds of NowNs.
+  PinResult Pin(const PinRequest& request);
+  bool Unpin(uint64_t id);  // false: no such pin
+  std::vector<PinInfo> Pins() const;
   // Gives up all of it that nothing uses, and the rest when it is released. Returns how many
   // entries that invalidated.
   uint64_t ClearCache();

@@ -292,6 +292,7 @@ uint32_t EngineLoop::TokensToCut(SequenceId id) {
 
 void EngineLoop::PlanStep() {
   const uint64_t began_ns = NowNs();
+  store_->ExpirePins(began_ns);
   const Plan plan = Step(scheduler_, options_.limits, *this);
   TESSERA_CHECK(!plan.items.empty() || scheduler_.empty());  // P3
   const uint64_t now_ns = NowNs();

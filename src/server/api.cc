@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/cache_pages.h"
+#include "server/cache_pins.h"
 #include "server/capacity.h"
 #include "server/chat.h"
 #include "server/completions.h"
@@ -37,6 +38,9 @@ constexpr Route kRoutes[] = {
     {"/v1/models", "GET"},
     {"/cache", "GET", "DELETE"},
     {"/cache/entries", "GET"},
+    {"/cache/pins", "GET"},
+    {"/cache/pin", "POST"},
+    {"/cache/release", "POST"},
     {"/v1/completions", "POST"},
     {"/v1/chat/completions", "POST"},
     {"/v1/chat/completions/input_tokens", "POST"},
@@ -145,6 +149,8 @@ HttpReply Api::HandlePost(const HttpRequest& request, const Caller& caller) cons
     return HandleInputTokens(context_, prompter_, request);
   }
   if (path == "/apply-template") return HandleApplyTemplate(context_, prompter_, request);
+  if (path == "/cache/pin") return HandlePin(context_, prompter_, request, caller);
+  if (path == "/cache/release") return HandleRelease(context_, request);
   if (path == "/tokenize") return HandleTokenize(context_, prompter_, request);
   return HandleDetokenize(context_, request);
 }
@@ -158,6 +164,7 @@ HttpReply Api::HandleGet(const HttpRequest& request) const {
     return HttpReply::Json(
         CacheBody(engine_->Stats(), engine_->organisation(), engine_->options()));
   }
+  if (path == "/cache/pins") return HandlePins(context_);
   if (path == "/cache/entries") return HandleCacheEntries(request.query);
   const std::string asked = path.substr(kModelPrefix.size());
   if (asked != card_.id) return HttpReply::Error(ModelNotFound(asked, card_.id));

@@ -4,8 +4,9 @@
 // can see but sockets is below it.
 //
 //   GET    /health /v1/health /version /v1/models /v1/models/{id} /cache /cache/entries
+//          /cache/pins
 //   POST   /v1/completions /v1/chat/completions /v1/chat/completions/input_tokens
-//          /apply-template /tokenize /detokenize
+//          /apply-template /tokenize /detokenize /cache/pin /cache/release
 //   DELETE /cache
 //
 // An unknown path is 404, a known one with another method 405 with Allow; HEAD goes where GET goes.

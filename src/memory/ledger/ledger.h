@@ -185,6 +185,10 @@ class Ledger {
   Retention Retain(LedgerLock& lock, EntryId entry);
   // Nothing when the entry was reclaimed in between, whoever has its index now.
   void Release(LedgerLock& lock, Retention retention);
+  // Whether what it retains is still there.
+  bool Keeps(const Retention& retention) const {
+    return at(retention.entry_).generation == retention.generation_;
+  }
   bool idle(EntryId entry) const { return at(entry).holds == 0; }
   bool pinned(EntryId entry) const { return at(entry).pins > 0; }
   uint32_t retentions(EntryId entry) const { return at(entry).retentions; }

@@ -57,12 +57,14 @@ StateMemory::StateMemory(const StoreOptions& options, Organisation table, const 
   ledger_->set_freed_bytes(this);
   if (options_.reuse.enabled) MakeIndex(row_units);
   retainer_ = Retainer(ledger_.get(), options_.reuse.retention);
+  pins_ = ClientPins(ledger_.get());
 }
 
 StateMemory::~StateMemory() {
   TESSERA_CHECK(sequences_ == nullptr);
   LedgerLock lock(*ledger_);
   retainer_.ReleaseAll(lock);
+  pins_.ReleaseAll(lock);
 }
 
 Ledger::Options StateMemory::LedgerOptions(uint32_t row_units) const {

@@ -17,6 +17,7 @@
 #include "memory/ledger/ledger.h"
 #include "memory/prefix/prefix_index.h"
 #include "memory/store/arena_layout.h"
+#include "memory/store/client_pins.h"
 #include "memory/store/pool_memory.h"
 #include "memory/store/retainer.h"
 #include "memory/store/state_need.h"
@@ -63,6 +64,9 @@ class StateMemory : public FreedBytes {
   Ledger& ledger() const { return *ledger_; }
   PrefixIndex* index() const { return index_.get(); }  // null: reuse is off
   Retainer& retainer() { return retainer_; }
+  ClientPins& pins() { return pins_; }
+  const ClientPins& pins() const { return pins_; }
+  uint64_t checkpoint_bytes() const;  // all planes
   uint32_t page_tokens() const { return table_.groups_per_page * kGroupTokens; }
   bool keeps_rows() const { return row_pool_ >= 0; }
   int row_pool() const { return row_pool_; }
@@ -154,6 +158,7 @@ class StateMemory : public FreedBytes {
   std::unique_ptr<Ledger> ledger_;
   std::unique_ptr<PrefixIndex> index_;
   Retainer retainer_;
+  ClientPins pins_{nullptr};
   SequenceHold* sequences_ = nullptr;
   ReuseStats reuse_stats_;  // what the index does not count
 };

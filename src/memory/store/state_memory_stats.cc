@@ -120,6 +120,10 @@ std::vector<BoundaryInfo> StateMemory::Boundaries(LedgerLock& lock, size_t limit
   return result;
 }
 
+uint64_t StateMemory::checkpoint_bytes() const {
+  return table_.planes * (image_pages_ * state()->unit_bytes() + table_.slot_bytes);
+}
+
 BoundaryInfo StateMemory::Describe(NodeId id, size_t prefix_tokens) const {
   const PrefixTree::Node& node = index_->tree().at(id);
   BoundaryInfo info;
@@ -133,9 +137,10 @@ BoundaryInfo StateMemory::Describe(NodeId id, size_t prefix_tokens) const {
     const EntryId entry(EntryType::kCheckpoint, node.checkpoint);
     info.checkpoint = true;
     info.held = !ledger_->idle(entry);
-    info.pinned = ledger_->pinned(entry);
-    info.retained = ledger_->retentions(entry) > 0;
-    info.bytes = table_.planes * (image_pages_ * state()->unit_bytes() + table_.slot_bytes);
+    const uint32_t pins = pins_.count(entry);
+    info.pinned = pins > 0;
+    info.retained = ledger_->retentions(entry) > pins;
+    info.bytes = checkpoint_bytes();
   }
   if (!info.salted) info.prefix = index_->PrefixOf(id, prefix_tokens);
   return info;

@@ -181,7 +181,59 @@ std::vector<BoundaryInfo> StateStore::Boundaries(size_t limit, size_t prefix_tok
 uint64_t StateStore::Clear() {
   if (impl_->memory.index() == nullptr) return 0;
   LedgerLock lock(impl_->memory.ledger());
+  impl_->memory.pins().ReleaseAll(lock);
   return impl_->memory.index()->Clear(lock);
+}
+
+// ---- Pins.
+
+PinResult StateStore::Pin(std::span<const TokenId> prompt, std::string_view salt,
+                          uint64_t expires_at) {
+  store::StateMemory& memory = impl_->memory;
+  PinResult result;
+  if (memory.state() == nullptr) {
+    result.error = InvalidArgument("pin: a model without recurrent layers has no checkpoints");
+    return result;
+  }
+  if (memory.options().reuse.retention.kind == RetentionSpec::Kind::kStrict) {
+    result.error = InvalidArgument(
+        "pin: strict retention keeps nothing but what running requests "
+        "made: a pin could make others wait for ever");
+    return result;
+  }
+  LedgerLock lock(memory.ledger());
+  const SequenceRequest request{.max_tokens = prompt.size(), .prompt = prompt, .salt = salt};
+  const Match match = impl_->Find(lock, request);
+  result.report = match.report;
+  if (!match.boundary.valid()) return result;
+  const EntryId checkpoint(EntryType::kCheckpoint,
+                           memory.index()->tree().at(match.boundary).checkpoint);
+  PinInfo info;
+  info.tokens = match.report.reused;
+  info.bytes = memory.checkpoint_bytes();
+  info.expires_at = expires_at;
+  info.salted = !salt.empty();
+  if (memory.pins().Add(lock, checkpoint, &info)) {
+    result.pin = info;
+  } else {
+    result.error = InvalidArgument("pin: there are 1024 pins, which is the most there can be");
+  }
+  return result;
+}
+
+bool StateStore::Unpin(uint64_t id) {
+  LedgerLock lock(impl_->memory.ledger());
+  return impl_->memory.pins().Remove(lock, id);
+}
+
+void StateStore::ExpirePins(uint64_t now) {
+  LedgerLock lock(impl_->memory.ledger());
+  impl_->memory.pins().Expire(lock, now);
+}
+
+std::vector<PinInfo> StateStore::Pins() const {
+  LedgerLock lock(impl_->memory.ledger());
+  return impl_->memory.pins().List(lock);
 }
 
 StoreStats StateStore::Stats() const {

@@ -191,6 +191,23 @@ struct StoreStats {
   double mean_run_bytes = 0;  // mean contiguous run of live images, one plane; 0 when none
 };
 
+// A checkpoint that a client wants kept before all others.
+struct PinInfo {
+  uint64_t id = 0;
+  uint32_t tokens = 0;      // its position
+  uint64_t bytes = 0;       // of the checkpoint, all planes
+  uint64_t expires_at = 0;  // by the caller's clock; 0: never
+  bool salted = false;
+  bool lost = false;  // its memory was needed, and nothing else was left to take
+};
+inline constexpr size_t kClientPinsMax = 1024;
+
+struct PinResult {
+  std::optional<PinInfo> pin;
+  MatchReport report;  // of the prompt; nothing reused: there is no checkpoint to pin
+  Status error;        // when that is not why
+};
+
 // A boundary somebody can start from.
 struct BoundaryInfo {
   uint32_t tokens = 0;  // its position
@@ -310,7 +327,14 @@ class StateStore {
 
   // The boundaries that can be found, most recently used first, at most `limit`.
   std::vector<BoundaryInfo> Boundaries(size_t limit, size_t prefix_tokens) const;
-  // Forgets everything that nobody holds now, the rest when it is let go. Entries gone now.
+  // Keeps the deepest checkpoint that a request with this prompt and salt could start from longer
+  // than all that are not pinned, until it is released or expired. kInvalidArgument: the model has
+  // no recurrent layers, strict retention, or too many pins.
+  PinResult Pin(std::span<const TokenId> prompt, std::string_view salt, uint64_t expires_at);
+  bool Unpin(uint64_t id);  // false: no such pin
+  void ExpirePins(uint64_t now);
+  std::vector<PinInfo> Pins() const;
+  // Forgets everything that nobody holds now, pinned or not, the rest when it is let go. Entries gone now.
   uint64_t Clear();
 
   StoreStats Stats() const;
