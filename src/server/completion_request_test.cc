@@ -100,7 +100,7 @@ TEST(CompletionRequest, PenaltiesBiasesAndEndsAreRead) {
       R"({"prompt":"x","presence_penalty":-2,"frequency_penalty":0.5,"repetition_penalty":1.25,
           "logit_bias":{"7":-100,"513":2.5},"stop_token_ids":[3,513],"min_tokens":2,"n":3,
           "best_of":3,"echo":true,"max_completion_tokens":9,"user":"u","safety_identifier":"s",
-          "metadata":{"a":"b"},"stream":true,"return_progress":true})");
+          "metadata":{"a":"b"},"priority":-7,"stream":true,"return_progress":true})");
   EXPECT_EQ(request.sampling.presence_penalty, -2);
   EXPECT_EQ(request.sampling.frequency_penalty, 0.5f);
   EXPECT_EQ(request.sampling.repetition_penalty, 1.25f);
@@ -117,6 +117,7 @@ TEST(CompletionRequest, PenaltiesBiasesAndEndsAreRead) {
   EXPECT_TRUE(request.echo);
   EXPECT_EQ(request.max_tokens, 9u);
   EXPECT_TRUE(request.return_progress);
+  EXPECT_EQ(request.priority, -7);
 }
 
 TEST(CompletionRequest, TooManyStopIdsAndBiasesAreRefused) {
@@ -274,6 +275,8 @@ TEST(CompletionRequest, WrongFieldsAreNamedWithExpectedAndActual) {
        "17"},
       {R"({"prompt":"x","max_tokens":4,"max_completion_tokens":5})", "max_completion_tokens",
        "invalid_value", "max_tokens, 4", "5"},
+      {R"({"prompt":"x","priority":2147483648})", "priority", "invalid_value", "-2147483648 to",
+       "2147483648"},
       {R"({"prompt":"x","user":5})", "user", "invalid_type", "a string", "5"},
       {R"({"prompt":"x","metadata":"m"})", "metadata", "invalid_type", "an object", "m"},
       {R"({"prompt":"x","return_progress":true})", "return_progress", "invalid_value",

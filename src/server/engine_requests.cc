@@ -52,6 +52,8 @@ Request MakeRequest(const GenerationRequest& request, const EngineDemand& demand
   one.logprobs = demand.logprobs;
   one.prompt_logprobs = demand.prompt_logprobs;
   one.cache_salt = request.cache_salt;
+  one.isolation_key = demand.isolation_key;
+  one.priority = request.priority;
   one.checkpoint_at = request.checkpoint_at;
   one.message_ends.assign(demand.message_ends.begin(), demand.message_ends.end());
   one.reuse = request.cache_prompt;

@@ -156,6 +156,14 @@ FieldError ReadIgnoreEos(const Json& value, const ModelLimits&, Request& request
   return ReadBool("ignore_eos", value, &request.ignore_eos);
 }
 
+FieldError ReadPriority(const Json& value, const ModelLimits&, Request& request) {
+  int64_t number = 0;
+  FieldError error = ReadInteger("priority", value, std::numeric_limits<int32_t>::min(),
+                                 std::numeric_limits<int32_t>::max(), &number);
+  request.priority = static_cast<int32_t>(number);
+  return error;
+}
+
 FieldError ReadChoices(const Json& value, const ModelLimits&, Request& request) {
   int64_t number = 0;
   FieldError error = ReadInteger("n", value, 1, kChoicesMax, &number);
@@ -268,6 +276,7 @@ constexpr Field<Request> kFields[] = {
     {"stop", ReadStop},
     {"stop_token_ids", ReadStopIds},
     {"ignore_eos", ReadIgnoreEos},
+    {"priority", ReadPriority},
     {"stream", ReadStream},
     {"stream_options", ReadStreamOptions},
     {"return_progress", ReadReturnProgress},

@@ -53,6 +53,7 @@ struct GenerationRequest {
   std::vector<std::string> stop;
   std::vector<TokenId> stop_ids;
   bool ignore_eos = false;
+  int32_t priority = 0;  // lower ones first
   bool stream = false;
   bool include_usage = false;
   bool return_progress = false;

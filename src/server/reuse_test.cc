@@ -30,6 +30,33 @@ std::string Reason(const Json& answer) {
   return computed.empty() ? "" : computed[0]["reason"].get<std::string>();
 }
 
+// An engine that keeps API keys apart.
+TEST(ReuseOptions, IsolateKeyLetsAKeyReuseItsOwnAndNobodyElses) {
+  EngineOptions options;
+  options.model_path = std::string(TESSERA_SOURCE_DIR) + "/models/harbour-2.8m-q8_0.gguf";
+  options.budget_bytes = 64 * kMiB;
+  options.threads = 2;
+  options.isolate = IsolateKind::kKey;
+  const auto engine = std::move(*Engine::Create(options));
+  ApiOptions api;
+  api.keys = *ApiKeys::Create({"alice", "bob"});
+  const RunningServer server(engine.get(), {}, api);
+  const auto cached = [&](const char* key, const char* salt) {
+    const auto reply = server.Post(Ask("Where is the red kite?", {{"cache_salt", salt}}).dump(),
+                                   {{"Authorization", std::string("Bearer ") + key}});
+    EXPECT_EQ(reply.status, 200) << reply.json;
+    return Cached(reply.json);
+  };
+  EXPECT_EQ(cached("alice", ""), 0u);
+  EXPECT_GT(cached("alice", ""), 0u);
+  EXPECT_EQ(cached("bob", ""), 0u);
+  EXPECT_GT(cached("bob", ""), 0u);
+  // A salt divides a key's state, and is no other key's.
+  EXPECT_EQ(cached("alice", "x"), 0u);
+  EXPECT_EQ(cached("bob", "x"), 0u);
+  EXPECT_GT(cached("alice", "x"), 0u);
+}
+
 class ReuseTest : public ServerTest {
  protected:
   static Json Get(const RunningServer& server, const std::string& path) {
