@@ -200,6 +200,7 @@ Status Engine::Impl::StartLoop() {
   loop_options.keeps_rows = kept_rows().Units(options.budget_bytes) > 0;
   loop_options.checkpoint_grid = options.checkpoint_grid;
   loop_options.isolate = options.isolate;
+  loop_options.on_finished = options.on_finished;
   loop = std::make_unique<EngineLoop>(store.get(), executor.get(), loop_options);
   return loop->Start();
 }
@@ -249,6 +250,8 @@ Result<RequestId> Engine::Submit(Request request, RequestSink sink) {
 
 void Engine::Cancel(RequestId id) { impl_->loop->Cancel(id); }
 EngineStats Engine::Stats() const { return impl_->loop->Stats(); }
+RequestMetrics Engine::Requests() const { return impl_->loop->Requests(); }
+StoreCensus Engine::Census() const { return impl_->store->Census(); }
 std::vector<BoundaryInfo> Engine::CacheEntries(size_t limit, size_t prefix_tokens) const {
   return impl_->store->Boundaries(limit, prefix_tokens);
 }

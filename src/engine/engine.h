@@ -29,6 +29,7 @@
 // the engine they may call Cancel and Stats only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -42,6 +43,7 @@
 #include "base/strong_id.h"
 #include "compute/model/model_shape.h"
 #include "compute/tokenizer/tokenizer.h"
+#include "engine/histogram.h"
 #include "memory/store/state_store.h"
 
 namespace tessera {
@@ -50,6 +52,9 @@ namespace tessera {
 // with its isolation_key and cache_salt. kRequest: each request has a salt of its own, so nobody's.
 enum class IsolateKind : uint8_t { kOff, kKey, kRequest };
 std::string_view IsolateName(IsolateKind kind);  // off, key, request
+
+struct FinishedRequest;
+using FinishedObserver = std::function<void(const FinishedRequest&)>;
 
 struct EngineOptions {
   std::string model_path;
@@ -70,6 +75,8 @@ struct EngineOptions {
   EvictionPolicy eviction = EvictionPolicy::kValue;
   RetentionSpec retention;
   IsolateKind isolate = IsolateKind::kOff;
+  // Called on the loop thread when a request has ended, before its final event: must not block.
+  FinishedObserver on_finished;
   // For tests: freed state memory is filled with NaN, pages are handed out in a random order.
   bool poison = false;
   uint64_t shuffle_seed = 0;
@@ -143,11 +150,14 @@ struct PositionLogprobs {
 };
 
 enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kError };
+inline constexpr size_t kFinishReasons = 5;
 
 struct RequestTimings {  // milliseconds
   double queue_ms = 0;
   double prompt_ms = 0;     // first step began → first token
   double predicted_ms = 0;  // first token → last token
+
+  double total_ms() const { return queue_ms + prompt_ms + predicted_ms; }
 };
 
 struct PromptProgress {
@@ -179,6 +189,21 @@ struct RequestEvent {
 using RequestSink = std::function<void(const RequestEvent&)>;
 
 using RequestId = StrongId<struct RequestIdTag, uint64_t>;
+
+// A request that has ended, for whoever keeps books.
+struct FinishedRequest {
+  RequestId id;
+  FinishReason finish = FinishReason::kNone;
+  Status error;  // with kError
+  uint32_t prompt_tokens = 0;
+  uint32_t max_tokens = 0;
+  uint32_t completion_tokens = 0;
+  bool salted = false;
+  bool admitted = false;  // else there was no look-up: `match` says nothing
+  MatchReport match;
+  uint64_t receipt = 0;
+  RequestTimings timings;
+};
 
 // Memory fixed at start, for printing: the budget is state only, the rest is outside it.
 struct EngineMemory {
@@ -222,6 +247,25 @@ struct PinRequest {
   uint32_t ttl_s = 0;  // 0: until it is released
 };
 
+// What requests took and how they ended, since the start (request_meter.h). Of each request:
+struct RequestMetrics {
+  std::array<uint64_t, kFinishReasons> finished{};  // by FinishReason
+  HistogramCounts first_token_s;                    // submitted → first token
+  HistogramCounts between_tokens_s;                 // each token after the first
+  HistogramCounts per_token_s;                      // mean of those, once per request
+  HistogramCounts queue_s;                          // RequestTimings, each, and sums of them
+  HistogramCounts prefill_s;
+  HistogramCounts decode_s;
+  HistogramCounts run_s;    // prefill and decode
+  HistogramCounts whole_s;  // all of them
+  HistogramCounts prompt_tokens;
+  HistogramCounts generated_tokens;
+  HistogramCounts step_tokens;  // of each pass of the model
+  // Of requests whose prompt is done: all, and those of it that were not computed.
+  uint64_t served_prompt_tokens = 0;
+  uint64_t cached_prompt_tokens = 0;
+};
+
 class Engine {
  public:
   // Loads the model, maps the arena, starts the loop.
@@ -247,6 +291,9 @@ class Engine {
   void Cancel(RequestId id);
 
   EngineStats Stats() const;
+  RequestMetrics Requests() const;
+  // Of the state memory; looks at every entry (StateStore::Census).
+  StoreCensus Census() const;
   // What requests can start from, most recently used first: at most `limit`, each with at most
   // `prefix_tokens` of the tokens it begins with.
   std::vector<BoundaryInfo> CacheEntries(size_t limit, size_t prefix_tokens) const;

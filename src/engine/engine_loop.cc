@@ -321,8 +321,12 @@ void EngineLoop::CloseStep() {
   store_->CloseStep();
   scheduler_.EndStep();
   const uint64_t now_ns = NowNs();
-  const auto has_tokens = [](const ExecutorItem& item) { return item.tokens > 0; };
-  if (std::any_of(items_.begin(), items_.end(), has_tokens)) ++stats_.steps;
+  uint32_t step_tokens = 0;
+  for (const ExecutorItem& item : items_) step_tokens += item.tokens;
+  if (step_tokens > 0) {
+    ++stats_.steps;
+    meter_.CountStep(step_tokens);
+  }
   for (size_t index = 0; index < items_.size(); ++index) CloseItem(index, now_ns);
   idle_ = scheduler_.empty();
   CopyStats();
@@ -346,7 +350,12 @@ void EngineLoop::CloseItem(size_t index, uint64_t now_ns) {
   Sequence& sequence = *item.sequence;
   CountItem(item);
   const uint32_t sampled_before = sequence.completion_tokens();
+  const uint64_t last_token_ns = sequence.last_token_ns();  // or of the prompt's end
   sequence.EndStep(item.tokens, item.completes_row, now_ns);
+  if (last_token_ns == 0 && sequence.last_token_ns() != 0) {
+    meter_.CountPrompt(sequence.prompt_size(), sequence.reused());
+  }
+  if (sequence.completion_tokens() > sampled_before) CountToken(sequence, last_token_ns);
   stats_.completion_tokens += sequence.completion_tokens() - sampled_before;
   if (Publishes(sequence) && !sequence.failed() && (item.at_boundary || sequence.finished()) &&
       sequence.has_news()) {
@@ -368,7 +377,20 @@ void EngineLoop::Retire(Sequence& sequence) {
   }
 }
 
+void EngineLoop::CountToken(const Sequence& sequence, uint64_t last_token_ns) {
+  if (sequence.completion_tokens() == 1) {
+    meter_.CountFirstToken(sequence.last_token_ns() - sequence.submitted_ns());
+  } else {
+    meter_.CountToken(sequence.last_token_ns() - last_token_ns);
+  }
+}
+
 void EngineLoop::EmitAndForget(Sequence* sequence) {
+  if (sequence->finished()) {
+    const FinishedRequest request = sequence->Summary();
+    meter_.CountFinished(request);
+    if (options_.on_finished) options_.on_finished(request);
+  }
   sequence->Emit();
   if (sequence->finished()) sequences_.erase(sequence->id().index());
 }

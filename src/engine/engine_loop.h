@@ -30,6 +30,7 @@
 #include "engine/engine.h"
 #include "engine/executor.h"
 #include "engine/inflight_prefills.h"
+#include "engine/request_meter.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
 
@@ -42,6 +43,7 @@ struct LoopOptions {
   bool keeps_rows = true;  // so that a whole prompt can be reused
   uint32_t checkpoint_grid = 1;
   IsolateKind isolate = IsolateKind::kOff;
+  FinishedObserver on_finished;
 };
 
 class EngineLoop final : private SchedulerMemory {
@@ -59,6 +61,7 @@ class EngineLoop final : private SchedulerMemory {
   Result<RequestId> Submit(std::unique_ptr<Sequence> sequence);
   void Cancel(RequestId id);
   EngineStats Stats() const;
+  RequestMetrics Requests() const { return meter_.Read(); }
 
  private:
   using SequenceMap = std::unordered_map<uint64_t, std::unique_ptr<Sequence>>;
@@ -96,6 +99,8 @@ class EngineLoop final : private SchedulerMemory {
   // Ends a sequence that the scheduler may or may not still know.
   void Retire(Sequence& sequence);
   void EmitAndForget(Sequence* sequence);
+  // After a step in which the sequence sampled a token.
+  void CountToken(const Sequence& sequence, uint64_t last_token_ns);
   void CopyStats();
 
   Sequence& At(SequenceId id) { return *sequences_.find(id.index())->second; }
@@ -119,6 +124,7 @@ class EngineLoop final : private SchedulerMemory {
   SchedulerState scheduler_;
   InflightPrefills prefills_;
   EngineStats stats_;
+  RequestMeter meter_;  // others read it
   SequenceMap sequences_;
   std::vector<std::unique_ptr<Sequence>> taken_;
   std::vector<RequestId> taken_cancels_;

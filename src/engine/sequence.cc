@@ -41,6 +41,7 @@ void Sequence::Admit(SequenceState state) {
   TESSERA_CHECK(computed_ == state.match().reused);
   most_computed_ = std::max(most_computed_, computed_);
   state_.emplace(std::move(state));
+  was_admitted_ = true;
 }
 
 void Sequence::Pin() {
@@ -139,6 +140,22 @@ RequestTimings Sequence::Timings() const {
 PromptProgress Sequence::Progress() const {
   return {prompt_size_, match_.reused, std::min(computed_, prompt_size_),
           NsToMs(step_end_ns_ - started_ns_)};
+}
+
+FinishedRequest Sequence::Summary() const {
+  FinishedRequest summary;
+  summary.id = id_;
+  summary.finish = finish_;
+  summary.error = error_;
+  summary.prompt_tokens = prompt_size_;
+  summary.max_tokens = request_.max_tokens;
+  summary.completion_tokens = completion_tokens_;
+  summary.salted = !request_.cache_salt.empty();
+  summary.admitted = was_admitted_;
+  summary.match = match_;
+  summary.receipt = receipt_.value();
+  summary.timings = Timings();
+  return summary;
 }
 
 void Sequence::Emit() {

@@ -60,6 +60,9 @@ class Sequence {
   bool failed() const { return finish_ == FinishReason::kError; }
   bool cancelled() const { return finish_ == FinishReason::kCancelled; }
   uint32_t completion_tokens() const { return completion_tokens_; }
+  uint64_t submitted_ns() const { return submitted_ns_; }
+  uint64_t last_token_ns() const { return last_token_ns_; }  // 0: the prompt is not done
+  uint32_t reused() const { return match_.reused; }
 
   // May start from what others have computed: not while it is to tell of every row of its prompt.
   bool may_reuse() const {
@@ -125,6 +128,8 @@ class Sequence {
   void Finish(FinishReason reason, Status error = Status::Ok());
   // Calls the sink when there is something new or the sequence has finished.
   void Emit();
+  // Of one that has finished.
+  FinishedRequest Summary() const;
 
  private:
   void AcceptSample(uint64_t now_ns);
@@ -134,6 +139,7 @@ class Sequence {
   PromptProgress Progress() const;
 
   RequestId id_;
+  bool was_admitted_ = false;
   std::string salt_;
   Request request_;
   RequestSink sink_;
