@@ -23,4 +23,16 @@ std::string_view ComputeReasonName(ComputeReason reason) {
   return "unknown";
 }
 
+std::string_view LookupResultName(LookupResult result) {
+  switch (result) {
+    case LookupResult::kFull:
+      return "full";
+    case LookupResult::kPartial:
+      return "partial";
+    case LookupResult::kNone:
+      return "none";
+  }
+  return "unknown";
+}
+
 }  // namespace tessera

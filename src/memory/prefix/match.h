@@ -26,6 +26,11 @@ enum class ComputeReason : uint8_t {
 inline constexpr int kComputeReasons = 7;
 std::string_view ComputeReasonName(ComputeReason reason);
 
+// How much of a prompt a look-up could give. In text: full, partial, none.
+enum class LookupResult : uint8_t { kFull, kPartial, kNone };
+inline constexpr int kLookupResults = 3;
+std::string_view LookupResultName(LookupResult result);
+
 struct ComputedRange {  // tokens [begin, end)
   uint32_t begin = 0;
   uint32_t end = 0;
@@ -42,6 +47,14 @@ struct MatchReport {
   std::array<ComputedRange, 2> computed;
   uint32_t computed_count = 0;
 
+  LookupResult result() const {
+    if (computed_count == 0) return LookupResult::kFull;
+    return reused > 0 ? LookupResult::kPartial : LookupResult::kNone;
+  }
+  // Why it is not more, of the first token that is computed; cold when none is.
+  ComputeReason reason() const {
+    return computed_count == 0 ? ComputeReason::kCold : computed[0].reason;
+  }
   uint32_t gap() const { return recurrent - reused; }  // Gap_R
 };
 

@@ -143,7 +143,9 @@ bool PrefixIndex::EvictOne(LedgerLock& lock, int pool, EvictionRank highest) {
       queue(pool).Set(victim.id, now);
       continue;
     }
+    const uint64_t invalidated = ledger_->entries_invalidated();
     Evict(lock, id, pool);
+    CountReclaim(ledger_->entries_invalidated() - invalidated);
     return true;
   }
 }
@@ -182,7 +184,10 @@ bool PrefixIndex::EvictBelowHeld(LedgerLock& lock, int pool) {
     const PageId page(hand);
     hand = (hand + 1) % pages;
     if (options_.strict_retention && ledger_->IsRetained(pool, page)) continue;
-    if (ledger_->ReclaimPage(lock, pool, page) > 0) return true;
+    const int invalidated = ledger_->ReclaimPage(lock, pool, page);
+    if (invalidated <= 0) continue;
+    CountReclaim(static_cast<uint64_t>(invalidated));
+    return true;
   }
   return false;
 }

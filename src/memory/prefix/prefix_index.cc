@@ -76,6 +76,7 @@ void PrefixIndex::CountLookup(LedgerLock& lock, const Match& match) {
   }
   ++stats_.lookups;
   stats_.hits += report.reused > 0 ? 1 : 0;
+  ++stats_.outcomes[static_cast<size_t>(report.result())][static_cast<size_t>(report.reason())];
   stats_.prompt_tokens += report.prompt_tokens;
   stats_.attention_tokens += report.attention;
   stats_.recurrent_tokens += report.recurrent;

@@ -44,6 +44,7 @@
 #include "memory/prefix/eviction_queue.h"
 #include "memory/prefix/match.h"
 #include "memory/prefix/policy.h"
+#include "memory/prefix/prefix_census.h"
 #include "memory/prefix/prefix_tree.h"
 #include "port/huge_pages.h"
 
@@ -122,6 +123,9 @@ struct PrefixStats {
   uint64_t evicted_checkpoints = 0;
   uint64_t evicted_rows = 0;
   uint64_t retention_drops = 0;  // retained checkpoints evicted all the same
+  uint64_t outcomes[kLookupResults][kComputeReasons] = {};  // of look-ups
+  uint64_t reclaims = 0;                                    // a victim was taken, for its pages
+  uint64_t reclaimed_entries = 0;                           // and so many entries went with it
 };
 
 class PrefixIndex : public EntryIndex {
@@ -212,6 +216,10 @@ class PrefixIndex : public EntryIndex {
   void Unlink(LedgerLock& lock, EntryId entry) override;
   void BecameIdle(LedgerLock& lock, EntryId entry) override;
 
+  // O(nodes), each visited twice at most. The paper is for one census.
+  CensusPaper MakeCensusPaper() const;
+  PrefixCensus Census(LedgerLock& lock, CensusPaper* paper) const;
+
   // Level 2: citations, nodes of entries. 3: the tree as well.
   Status Validate(LedgerLock& lock, int level) const;
 
@@ -236,6 +244,10 @@ class PrefixIndex : public EntryIndex {
   // What taking the node out will touch, each in a place of its own.
   void PrefetchRemoval(NodeId node) const;
 
+  // prefix_census.cc
+  void CountEntry(EntryId entry, EntryCounts* counts) const;
+  bool MarkPath(NodeId boundary, CensusPaper* paper) const;
+
   // Eviction (prefix_eviction.cc).
   EvictionQueue& queue(int pool) { return queues_[static_cast<size_t>(pool)]; }
   void Consider(LedgerLock& lock, NodeId node);
@@ -244,6 +256,10 @@ class PrefixIndex : public EntryIndex {
   EvictionClass ClassOf(NodeId node, int pool) const;
   struct Worth;
   Worth WorthOf(NodeId node, int pool) const;
+  void CountReclaim(uint64_t invalidated) {
+    ++stats_.reclaims;
+    stats_.reclaimed_entries += invalidated;
+  }
   bool EvictOne(LedgerLock& lock, int pool, EvictionRank highest);
   void Evict(LedgerLock& lock, NodeId node, int pool);
   void DropRow(LedgerLock& lock, NodeId node);

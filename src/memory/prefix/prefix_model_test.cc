@@ -113,6 +113,7 @@ class IndexTwin {
   }
 
   uint64_t hits() const { return index_.stats().hits; }
+  uint64_t orphans() const { return orphans_; }
   uint64_t evicted() const {
     return index_.stats().evicted_blocks + index_.stats().evicted_checkpoints;
   }
@@ -432,11 +433,65 @@ class IndexTwin {
     return nodes;
   }
 
+  static void CountInto(const Ledger& ledger, const std::set<EntryId>& entries, EntryCounts* to) {
+    for (const EntryId entry : entries) {
+      const bool idle = ledger.idle(entry), retained = ledger.retentions(entry) > 0;
+      ++(!idle ? to->held : retained ? to->retained : to->cached);
+    }
+  }
+  static void ExpectSame(const EntryCounts& a, const EntryCounts& b) {
+    EXPECT_EQ(a.pinned, b.pinned);
+    EXPECT_EQ(a.held, b.held);
+    EXPECT_EQ(a.retained, b.retained);
+    EXPECT_EQ(a.cached, b.cached);
+  }
+
+  // From each boundary all the way up, every time.
+  void CompareCensus(LedgerLock& lock) {
+    const Nodes nodes = Actual();
+    std::set<EntryId> blocks, checkpoints, rows, reusable;
+    uint32_t reusable_checkpoints = 0;
+    for (const auto& [path, members] : nodes) {
+      if (members.block.valid()) blocks.insert(members.block);
+      if (members.checkpoint.valid()) checkpoints.insert(members.checkpoint);
+      if (members.row.valid()) rows.insert(members.row);
+      if (!Offered(recurrent() ? members.checkpoint : members.block)) continue;
+      std::set<EntryId> way;
+      bool complete = true;
+      const size_t tokens = path.second.size();
+      for (size_t at = kGroupTokens; attention() && at < tokens + kGroupTokens;
+           at += kGroupTokens) {
+        Path prefix = path;
+        prefix.second.resize(std::min(at, tokens));
+        const auto it = nodes.find(prefix);
+        complete = complete && it != nodes.end() && Offered(it->second.block);
+        if (complete) way.insert(it->second.block);
+      }
+      if (!complete) continue;
+      reusable.insert(way.begin(), way.end());
+      reusable_checkpoints += recurrent() ? 1 : 0;
+    }
+    EntryCounts expected[3];
+    CountInto(ledger_, blocks, &expected[0]);
+    CountInto(ledger_, checkpoints, &expected[1]);
+    CountInto(ledger_, rows, &expected[2]);
+    CensusPaper paper = index_.MakeCensusPaper();
+    const PrefixCensus census = index_.Census(lock, &paper);
+    ExpectSame(census.blocks, expected[0]);
+    ExpectSame(census.checkpoints, expected[1]);
+    ExpectSame(census.rows, expected[2]);
+    EXPECT_EQ(census.reusable_blocks, reusable.size());
+    EXPECT_EQ(census.reusable_checkpoints, reusable_checkpoints);
+    orphans_ += census.blocks.total() - census.reusable_blocks + census.checkpoints.total() -
+                census.reusable_checkpoints;
+  }
+
   void Compare(LedgerLock& lock, bool evicts) {
     const Status valid = index_.Validate(lock, 3);
     EXPECT_TRUE(valid.ok()) << valid.ToString();
     const Status ledger = ledger_.Validate(lock, 3);
     EXPECT_TRUE(ledger.ok()) << ledger.ToString();
+    if (random_.Below(8) == 0) CompareCensus(lock);  // slower than all the rest
     Nodes actual = Actual();
     if (!evicts) {
       EXPECT_TRUE(actual == twin_) << "what was published changed";
@@ -474,6 +529,7 @@ class IndexTwin {
   std::vector<Retention> retentions_;
   std::set<EntryId> before_idle_;
   std::set<EntryId> before_retained_;
+  uint64_t orphans_ = 0;
   EvictionRank highest_ = EvictionRank::kRetained;  // that the operation may evict
 };
 
@@ -495,6 +551,7 @@ TEST(PrefixIndexModel, FindsAndHoldsWhatATwinOfWholeTokenVectorsDoes) {
     }
     EXPECT_GT(twin.hits(), 50u);
     EXPECT_GT(twin.evicted(), 50u);
+    EXPECT_GT(twin.orphans(), 10u) << "nothing was without its partner: the census saw too little";
   }
 }
 

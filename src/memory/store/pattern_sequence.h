@@ -417,6 +417,33 @@ class ReuseLab {
                 pool.total_pages)
           << pool.name;
     }
+    CheckCensus(stats);
+  }
+  // Every object that the census counts has its pages. Some pages may be of nobody: those that wait
+  // for a step to end.
+  void CheckCensus(const StoreStats& stats) const {
+    const StoreCensus census = store_->Census();
+    uint64_t attention_held = 0, attention_cached = 0, state = 0, draining = 0;
+    for (const PoolStats& pool : stats.pools) {
+      attention_held += pool.held_attention_pages;
+      attention_cached += pool.cached_attention_pages;
+      draining += pool.draining_pages;
+      state += pool.held_state_pages + pool.cached_state_pages - pool.slab_pages;
+      if (pool.total_slots > 0) {
+        EXPECT_LE(census.images.total(), pool.used_slots);
+      }
+    }
+    if (draining == 0) {
+      EXPECT_EQ(census.blocks.live + census.blocks.held + census.blocks.pinned, attention_held);
+    }
+    EXPECT_EQ(census.blocks.retained + census.blocks.cached, attention_cached);
+    if (options_.extra_kinds.empty()) {
+      EXPECT_LE(census.images.total() * store_->organisation().state_pages, state);
+    }
+    EXPECT_EQ(census.images.findable(), stats.reuse.checkpoints);
+    EXPECT_LE(census.images.retained, stats.reuse.retained_checkpoints);
+    EXPECT_LE(census.reusable_blocks, census.blocks.findable());
+    EXPECT_LE(census.reusable_images, census.images.findable());
   }
   void ExpectAllFree() const {
     for (const PoolStats& pool : store_->Stats().pools) {

@@ -121,6 +121,7 @@ class StateMemory : public FreedBytes {
 
   ReuseStats& reuse_stats() { return reuse_stats_; }
   StoreStats Stats(LedgerLock& lock) const;
+  StoreCensus Census(LedgerLock& lock, CensusPaper* paper) const;
   std::vector<BoundaryInfo> Boundaries(LedgerLock& lock, size_t limit, size_t prefix_tokens) const;
   Status Validate(LedgerLock& lock, int level) const;
 

@@ -5,6 +5,16 @@
 #include "memory/store/state_memory.h"
 
 namespace tessera::store {
+namespace {
+
+void AddEntries(const EntryCounts& entries, HoldCounts* holds) {
+  holds->held += entries.held;
+  holds->pinned += entries.pinned;
+  holds->retained += entries.retained;
+  holds->cached += entries.cached;
+}
+
+}  // namespace
 
 PoolStats StateMemory::StatsOfPool(LedgerLock& lock, size_t index) const {
   const int pool = static_cast<int>(index);
@@ -72,6 +82,10 @@ void StateMemory::AddReuseStats(StoreStats* stats) const {
   reuse.evicted_checkpoints = index.evicted_checkpoints;
   reuse.evicted_rows = index.evicted_rows;
   reuse.retention_drops = index.retention_drops;
+  std::copy(&index.outcomes[0][0], &index.outcomes[0][0] + kLookupResults * kComputeReasons,
+            &reuse.outcomes[0][0]);
+  reuse.reclaims = index.reclaims;
+  reuse.reclaimed_entries = index.reclaimed_entries;
 }
 
 StoreStats StateMemory::Stats(LedgerLock& lock) const {
@@ -98,6 +112,35 @@ StoreStats StateMemory::Stats(LedgerLock& lock) const {
     stats.mean_run_bytes = static_cast<double>(images * image_bytes) / static_cast<double>(runs);
   }
   return stats;
+}
+
+StoreCensus StateMemory::Census(LedgerLock& lock, CensusPaper* paper) const {
+  StoreCensus census;
+  if (attention() != nullptr) {
+    census.block_tokens = page_tokens();
+    census.block_bytes = table_.page_bytes_all_planes(table_.attention_pool);
+    census.blocks.live =
+        StatsOfPool(lock, static_cast<size_t>(table_.attention_pool)).held_attention_pages;
+  }
+  census.ssm_bytes = shape().ssm_bytes();
+  census.conv_bytes = shape().conv_bytes();
+  census.row_bytes = rows_.unit_bytes();
+  for (const SequenceHold* sequence = sequences_; sequence != nullptr; sequence = sequence->next_) {
+    for (int i = 0; i < 2; ++i) {
+      census.images.live += sequence->image(i).held && !sequence->image(i).published;
+    }
+  }
+  if (index_ == nullptr) return census;
+  const PrefixCensus found = index_->Census(lock, paper);
+  AddEntries(found.blocks, &census.blocks);
+  // Held pages are those of entries in use, too.
+  const uint64_t used = census.blocks.held + census.blocks.pinned;
+  census.blocks.live -= std::min(census.blocks.live, used);
+  AddEntries(found.checkpoints, &census.images);
+  AddEntries(found.rows, &census.rows);
+  census.reusable_blocks = found.reusable_blocks;
+  census.reusable_images = found.reusable_checkpoints;
+  return census;
 }
 
 std::vector<BoundaryInfo> StateMemory::Boundaries(LedgerLock& lock, size_t limit,

@@ -241,6 +241,14 @@ StoreStats StateStore::Stats() const {
   return impl_->memory.Stats(lock);
 }
 
+StoreCensus StateStore::Census() const {
+  const PrefixIndex* index = impl_->memory.index();
+  CensusPaper paper;
+  if (index != nullptr) paper = index->MakeCensusPaper();  // before anybody has to wait
+  LedgerLock lock(impl_->memory.ledger());
+  return impl_->memory.Census(lock, &paper);
+}
+
 Status StateStore::Validate(int level) const {
   LedgerLock lock(impl_->memory.ledger());
   return impl_->memory.Validate(lock, level);

@@ -172,7 +172,11 @@ struct ReuseStats {
   uint64_t entries_invalidated = 0;
   uint64_t retained_checkpoints = 0;  // now
   uint64_t retention_drops = 0;
-  uint64_t copied_groups = 0;  // of shared blocks that were appended to
+  // Of look-ups, by result and the reason of the first token that was computed.
+  uint64_t outcomes[kLookupResults][kComputeReasons] = {};
+  uint64_t reclaims = 0;           // victims taken because memory was needed
+  uint64_t reclaimed_entries = 0;  // entries invalidated with them
+  uint64_t copied_groups = 0;      // of shared blocks that were appended to
 };
 
 // Bytes of live state by kind, all planes: what is really written, without rounding; shared blocks
@@ -222,6 +226,33 @@ struct BoundaryInfo {
   uint32_t lookups_since_use = 0;
   uint64_t bytes = 0;           // of its checkpoint, all planes
   std::vector<TokenId> prefix;  // its tokens, at most as many as were asked for; none when salted
+};
+
+// Objects of one kind, each in one of these.
+struct HoldCounts {
+  uint64_t live = 0;      // a running sequence's own, not (yet) to be found
+  uint64_t held = 0;      // can be found, and a running sequence uses it
+  uint64_t pinned = 0;    // can be found and must not go
+  uint64_t retained = 0;  // can be found, nobody uses it, a policy would like to keep it
+  uint64_t cached = 0;    // can be found, nobody uses it
+
+  uint64_t findable() const { return held + pinned + retained + cached; }
+  uint64_t total() const { return live + findable(); }
+};
+
+// Every object there is, and how much of what can be found can be started from: a block with a
+// boundary at or below it, a checkpoint with all attention before it.
+struct StoreCensus {
+  HoldCounts blocks;  // of attention, a page each
+  HoldCounts images;  // of SSM and conv, each the state at one position
+  HoldCounts rows;
+  uint64_t reusable_blocks = 0;
+  uint64_t reusable_images = 0;
+  uint32_t block_tokens = 0;
+  uint64_t block_bytes = 0;  // of one, all planes
+  uint64_t ssm_bytes = 0;    // of one image, all planes, without rounding; likewise conv
+  uint64_t conv_bytes = 0;
+  uint64_t row_bytes = 0;  // of one
 };
 
 class StateStore;
@@ -338,6 +369,8 @@ class StateStore {
   uint64_t Clear();
 
   StoreStats Stats() const;
+  // Looks at every entry under the lock: for whoever asks every few seconds.
+  StoreCensus Census() const;
   // Level 1 O(1), 2 O(pages), 3 everything. Returns what is wrong, or ok.
   Status Validate(int level) const;
 
