@@ -10,101 +10,15 @@
 #include <unordered_map>
 #include <utility>
 
+#include "trace/json_line.h"
+
 namespace tessera {
 namespace {
-
-using Json = nlohmann::json;
 
 constexpr uint32_t kMooncakeBlock = 512;
 constexpr uint32_t kAgenticBlock = 64;
 constexpr uint32_t kCharsPerToken = 4;
-constexpr uint64_t kMaxId = uint64_t{1} << 62;
 constexpr std::string_view kAzureHeader = "t_s,input_tokens,output_tokens";
-constexpr size_t kQuoted = 40;  // characters of a bad value that a message repeats
-
-// One line: what it is found to be. Bytes a terminal would act on are not repeated.
-std::string Quote(std::string_view found) {
-  std::string text(found.substr(0, kQuoted));
-  for (char& c : text) {
-    if (c < 0x20 || c == 0x7f) c = '?';
-  }
-  return found.size() > kQuoted ? text + "..." : text;
-}
-// Not what is in an array or object: it may be nested deeper than the stack.
-std::string QuoteJson(const Json& found) {
-  if (found.is_structured()) return found.is_array() ? "an array" : "an object";
-  return Quote(std::string_view(found.dump(-1, ' ', true, Json::error_handler_t::replace)));
-}
-
-// Where the reader stands. The first error stays; after it every field reads as nothing.
-class Line {
- public:
-  Line(const std::string& name, uint64_t number) : name_(name), number_(number) {}
-
-  bool ok() const { return status_.ok(); }
-  const Status& status() const { return status_; }
-  void Fail(std::string_view field, std::string_view expected, const std::string& found) {
-    if (!ok()) return;
-    status_ = BadFile(
-        fmt::format("{}:{}: {}: expected {}, found {}", name_, number_, field, expected, found));
-  }
-  // nullptr after an error, so that no caller reads a field of a line that is not an object.
-  const Json* Field(const Json& json, const char* field) {
-    if (!ok()) return nullptr;
-    const auto found = json.find(field);
-    if (found != json.end()) return &*found;
-    Fail(field, "the field", "none");
-    return nullptr;
-  }
-  uint64_t Whole(const Json& json, const char* field, uint64_t most) {
-    const Json* value = Field(json, field);
-    if (value == nullptr) return 0;
-    if (value->is_number_unsigned() && value->get<uint64_t>() <= most) {
-      return value->get<uint64_t>();
-    }
-    Fail(field, fmt::format("a whole number up to {}", most), QuoteJson(*value));
-    return 0;
-  }
-  double Time(const Json& json, const char* field, double ms_per_unit) {
-    const Json* value = Field(json, field);
-    if (value == nullptr) return 0;
-    const double ms = value->is_number() ? value->get<double>() * ms_per_unit : -1;
-    if (std::isfinite(ms) && ms >= 0) return ms;
-    Fail(field, "a time of 0 or later", QuoteJson(*value));
-    return 0;
-  }
-  std::string Text(const Json& json, const char* field) {
-    const Json* value = Field(json, field);
-    if (value == nullptr) return {};
-    if (value->is_string() && !value->get_ref<const std::string&>().empty()) return *value;
-    Fail(field, "a name", QuoteJson(*value));
-    return {};
-  }
-  // Whole numbers; their count is the caller's to judge.
-  std::vector<uint64_t> Ids(const Json& json, const char* field) {
-    std::vector<uint64_t> ids;
-    const Json* value = Field(json, field);
-    if (value == nullptr) return ids;
-    if (!value->is_array()) {
-      Fail(field, "an array", QuoteJson(*value));
-      return ids;
-    }
-    ids.reserve(value->size());
-    for (const Json& id : *value) {
-      if (!id.is_number_unsigned() || id.get<uint64_t>() > kMaxId) {
-        Fail(field, fmt::format("ids that are whole numbers up to {}", kMaxId), QuoteJson(id));
-        return {};
-      }
-      ids.push_back(id.get<uint64_t>());
-    }
-    return ids;
-  }
-
- private:
-  const std::string& name_;
-  const uint64_t number_;
-  Status status_;
-};
 
 std::optional<TraceFormat> FormatOf(std::string_view first_line) {
   if (first_line.starts_with("t_s")) return TraceFormat::kAzure;
@@ -127,10 +41,10 @@ class TraceParser {
     trace_.id_spaces = format == TraceFormat::kAgentic ? 0 : 1;
   }
 
-  void Add(Line* line, std::string_view text) {
+  void Add(JsonLine* line, std::string_view text) {
     if (trace_.format == TraceFormat::kAzure) return AddAzure(line, text);
     const Json json = Json::parse(text, nullptr, false);
-    if (!json.is_object()) return line->Fail("line", "one JSON object", Quote(text));
+    if (!json.is_object()) return line->Fail("line", "one JSON object", QuoteFound(text));
     TraceRequest request;
     request.first_range = static_cast<uint32_t>(trace_.ranges.size());
     switch (trace_.format) {
@@ -153,7 +67,7 @@ class TraceParser {
   RequestTrace Take() && { return std::move(trace_); }
 
  private:
-  void AddMooncake(Line* line, const Json& json, TraceRequest* request) {
+  void AddMooncake(JsonLine* line, const Json& json, TraceRequest* request) {
     request->session = static_cast<uint32_t>(trace_.requests.size());
     request->arrival_ms = line->Time(json, "timestamp", 1);
     request->input_tokens = line->Whole(json, "input_length", kMaxTraceTokens);
@@ -168,7 +82,7 @@ class TraceParser {
     for (const uint64_t id : ids) AddRange(id, id, request->first_range);
   }
 
-  void AddAgentic(Line* line, const Json& json, TraceRequest* request) {
+  void AddAgentic(JsonLine* line, const Json& json, TraceRequest* request) {
     AddSession(line, json, request);
     request->arrival_ms = line->Time(json, "t", 1000);
     request->input_tokens = line->Whole(json, "in", kMaxTraceTokens);
@@ -176,7 +90,7 @@ class TraceParser {
     AddRanges(line, json, request);
   }
 
-  void AddAgents(Line* line, const Json& json, TraceRequest* request) {
+  void AddAgents(JsonLine* line, const Json& json, TraceRequest* request) {
     AddSession(line, json, request);
     request->arrival_ms = line->Time(json, "t", 1000);
     constexpr uint64_t most = kMaxTraceTokens * kCharsPerToken;
@@ -185,13 +99,13 @@ class TraceParser {
     AddRanges(line, json, request);
   }
 
-  void AddAzure(Line* line, std::string_view text) {
+  void AddAzure(JsonLine* line, std::string_view text) {
     if (trace_.requests.empty() && text == kAzureHeader) return;
     TraceRequest request;
     request.session = static_cast<uint32_t>(trace_.requests.size());
     const size_t first = text.find(',');
     const size_t second = first == text.npos ? text.npos : text.find(',', first + 1);
-    if (second == text.npos) return line->Fail("line", kAzureHeader, Quote(text));
+    if (second == text.npos) return line->Fail("line", kAzureHeader, QuoteFound(text));
     request.arrival_ms = 1000 * CsvNumber(line, "t_s", text.substr(0, first), 1e12, false);
     request.input_tokens = static_cast<uint64_t>(
         CsvNumber(line, "input_tokens", text.substr(first + 1, second - first - 1),
@@ -202,8 +116,8 @@ class TraceParser {
     trace_.requests.push_back(request);
   }
 
-  static double CsvNumber(Line* line, std::string_view field, std::string_view text, double most,
-                          bool whole) {
+  static double CsvNumber(JsonLine* line, std::string_view field, std::string_view text,
+                          double most, bool whole) {
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool number = error == std::errc() && end == text.data() + text.size();
@@ -211,12 +125,12 @@ class TraceParser {
       return value;
     }
     line->Fail(field, fmt::format("a {}number from 0 to {:.0f}", whole ? "whole " : "", most),
-               Quote(text));
+               QuoteFound(text));
     return 0;
   }
 
   // A session is known by its first line. A sub-agent shares its parent's ids and clock.
-  void AddSession(Line* line, const Json& json, TraceRequest* request) {
+  void AddSession(JsonLine* line, const Json& json, TraceRequest* request) {
     const std::string name = line->Text(json, "s");
     request->index =
         static_cast<uint32_t>(line->Whole(json, "i", std::numeric_limits<uint32_t>::max()));
@@ -231,7 +145,7 @@ class TraceParser {
     request->id_space = entry->second.id_space;
   }
 
-  uint32_t SpaceOf(Line* line, const Json& json) {
+  uint32_t SpaceOf(JsonLine* line, const Json& json) {
     if (trace_.format != TraceFormat::kAgentic) return 0;
     const auto parent = json.find("parent");
     if (parent == json.end() || parent->is_null()) return trace_.id_spaces++;
@@ -247,7 +161,7 @@ class TraceParser {
     return found->second.id_space;
   }
 
-  void AddRanges(Line* line, const Json& json, TraceRequest* request) {
+  void AddRanges(JsonLine* line, const Json& json, TraceRequest* request) {
     const std::vector<uint64_t> bounds = line->Ids(json, "b");
     if (bounds.size() % 2 != 0) {
       return line->Fail("b", "pairs of first and last", fmt::format("{} numbers", bounds.size()));
@@ -301,11 +215,12 @@ Result<RequestTrace> ParseTraceLines(std::string_view text, const std::string& n
     ++number;
     if (row.ends_with('\r')) row.remove_suffix(1);
     if (row.find_first_not_of(" \t") == row.npos) continue;
-    Line line(name, number);
+    JsonLine line(name, number);
     if (!parser) {
       if (!format) format = FormatOf(row);
       if (!format) {
-        line.Fail("line", "a trace of the formats mooncake, agentic, agents or azure", Quote(row));
+        line.Fail("line", "a trace of the formats mooncake, agentic, agents or azure",
+                  QuoteFound(row));
         return line.status();
       }
       parser.emplace(name, *format);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The line formats of trace/request_trace.h, parsed. The one file that knows the JSON library.
+// The line formats of trace/request_trace.h, parsed.
 //
 // Failure: kBadFile naming name:line, the field, what was expected and what was found.
 // Threads: none shared.
