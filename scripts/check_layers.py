@@ -34,7 +34,7 @@ ALLOWED = {
     + ["memory/store", "engine/scheduler"]
     + ["compute/tensor", "compute/kernels", "compute/gguf", "compute/tokenizer", "compute/model"],
     "template": ["base"],
-    "server": ["base", "port", "engine", "template", "compute/tokenizer", "compute/model",
+    "server": ["base", "port", "trace", "engine", "template", "compute/tokenizer", "compute/model",
                "memory/store", "memory/geometry"],
     # Product features that measure or prove the rest; nothing includes them but the command line.
     "verify": ["*"],

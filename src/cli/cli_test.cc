@@ -777,6 +777,37 @@ TEST(CommandLine, CacheListsShowsAndClearsWhatAServerKeeps) {
   EXPECT_NE(log.find(show.out.substr(supply)), std::string::npos) << log;
 }
 
+TEST(CommandLine, ServeLogsEveryRequestAndHasVllmsMetricsWhenAsked) {
+  const Scratch scratch;
+  const std::string path = scratch / "requests.jsonl";
+  ServeProcess server({"--request-log", path, "--metrics-alias", "vllm"});
+  httplib::Client client(server.url());
+  const nlohmann::json body = {{"prompt", "Log of day 12."}, {"max_tokens", 3}};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_EQ(client.Post("/v1/completions", body.dump(), "application/json")->status, 200);
+  }
+  const std::string metrics = client.Get("/metrics")->body;
+  EXPECT_NE(metrics.find("\nvllm:time_to_first_token_seconds_count"), std::string::npos);
+  server.Stop();
+  std::istringstream log(Slurp(path));
+  std::string line;
+  std::vector<nlohmann::json> records;
+  while (std::getline(log, line)) records.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0]["supply"]["j_adopt"], 0);
+  EXPECT_EQ(records[1]["supply"]["j_adopt"], records[1]["prompt_tokens"]);
+  EXPECT_EQ(records[1]["model"], records[0]["model"]);
+
+  const auto refused = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"serve", kModel, "--port", "0"});
+    return Tessera(flags);
+  };
+  ExpectOneLine(refused({"--request-log", "/no/such"}), 5, "/no/such: No such file or directory");
+  ExpectOneLine(refused({"--request-log", path, "--request-log-bytes", "x"}), 2,
+                "--request-log-bytes");
+  ExpectOneLine(refused({"--metrics-alias", "sglang"}), 2, "--metrics-alias: 'sglang' is not vllm");
+}
+
 nlohmann::json EntryThatBeginsWith(const nlohmann::json& text) {
   return {{"entries",
            {{{"tokens", 17},

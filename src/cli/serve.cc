@@ -20,12 +20,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "cli/command_line.h"
 #include "cli/common_options.h"
 #include "cli/memory_report.h"
 #include "cli/verbs.h"
 #include "server/api.h"
 #include "server/http_server.h"
+#include "server/request_log.h"
 #include "server/startup_summary.h"
 
 namespace tessera::cli {
@@ -43,6 +45,9 @@ struct ServeOptions {
   ApiOptions api;
   std::vector<std::string> keys;
   std::string key_file;
+  RequestLogOptions log;  // no path: none
+  std::string log_bytes = "64MiB";
+  std::string metrics_alias;
 };
 
 // Signals as a descriptor: a handler may do little more than write to one. Made after the model is
@@ -103,6 +108,18 @@ Result<ApiKeys> ReadKeys(const ServeOptions& options) {
   return ApiKeys::Create(keys);
 }
 
+// Null without --request-log.
+Result<std::unique_ptr<RequestLog>> OpenLog(const ServeOptions& options) {
+  if (options.log.path.empty()) return std::unique_ptr<RequestLog>();
+  RequestLogOptions log = options.log;
+  const Result<uint64_t> bytes = ParseBytes(options.log_bytes);
+  if (!bytes) {
+    return InvalidArgument(fmt::format("--request-log-bytes: {}", bytes.error().message()));
+  }
+  log.rotate_bytes = *bytes;
+  return RequestLog::Open(std::move(log));
+}
+
 int Serve(const ServeOptions& options) {
   // An empty variable means "absent" to the parser; for a key that would mean "no key needed".
   const char* key = std::getenv("TESSERA_API_KEY");
@@ -114,14 +131,29 @@ int Serve(const ServeOptions& options) {
   ApiOptions api_options = options.api;
   api_options.keys = std::move(*keys);
   const bool open = api_options.keys.open();
-  const Result<EngineOptions> engine_options = ToEngineOptions(options.common);
+  if (!options.metrics_alias.empty() && options.metrics_alias != "vllm") {
+    return ReportError(
+        InvalidArgument(fmt::format("--metrics-alias: '{}' is not vllm", options.metrics_alias)));
+  }
+  Result<EngineOptions> engine_options = ToEngineOptions(options.common);
   if (!engine_options) return ReportError(engine_options.error());
   Result<std::unique_ptr<HttpServer>> bound = HttpServer::Create(options.http);
   if (!bound) return ReportError(bound.error());
   std::unique_ptr<HttpServer> server = std::move(*bound);
   if (const Status listening = server->Listen(); !listening.ok()) return ReportError(listening);
+  const Result<std::unique_ptr<RequestLog>> log = OpenLog(options);
+  if (!log) return ReportError(log.error());
+  std::string model;  // known when it is loaded, before there is a request
+  if (*log != nullptr) {
+    engine_options->on_finished = [&log, &model](const FinishedRequest& request) {
+      (*log)->Append(RecordOf(request, model));
+    };
+  }
   Result<std::unique_ptr<Engine>> engine = Engine::Create(*engine_options);
   if (!engine) return ReportError(engine.error());
+  model = (*engine)->shape().name;
+  api_options.vllm_metrics = options.metrics_alias == "vllm";
+  api_options.request_log = log->get();
   Api api(engine->get(), std::move(api_options));
 
   StopSignals signals;
@@ -138,6 +170,10 @@ int Serve(const ServeOptions& options) {
   signals.Wait();
   StopServing(*server, api, signals);
   server.reset();  // its workers use the api and the engine
+  if (*log != nullptr && (*log)->Counts().dropped > 0) {
+    PrintNote(fmt::format("tessera: {} records did not get into {}\n", (*log)->Counts().dropped,
+                          options.log.path));
+  }
   if (options.common.stats) PrintNote(DescribeStore((*engine)->Stats().store));
   return 0;
 }
@@ -162,6 +198,14 @@ Action AddServe(CLI::App& command) {
       ->group("Server");
   add("--api-key-file", options->key_file, "FILE",
       "The same for each line of FILE; # begins a comment");
+  add("--request-log", options->log.path, "FILE",
+      "Append a line of JSON for each request that has ended: what was reused and why not more, "
+      "how long each part took, how it ended");
+  add("--request-log-bytes", options->log_bytes, "BYTES",
+      fmt::format("When FILE would grow beyond it, it becomes FILE.1; 0: never (default {})",
+                  options->log_bytes));
+  add("--metrics-alias", options->metrics_alias, "NAME",
+      "vllm: /metrics has the figures that vLLM has too under its names as well");
   AddCommonOptions(command, &options->common);
   return [options] { return Serve(*options); };
 }

@@ -11,6 +11,7 @@
 #include "server/capacity.h"
 #include "server/chat.h"
 #include "server/completions.h"
+#include "server/prometheus_text.h"
 #include "server/tokenize.h"
 
 namespace tessera {
@@ -41,6 +42,7 @@ constexpr Route kRoutes[] = {
     {"/cache/pins", "GET"},
     {"/cache/pin", "POST"},
     {"/cache/release", "POST"},
+    {"/metrics", "GET"},
     {"/v1/completions", "POST"},
     {"/v1/chat/completions", "POST"},
     {"/v1/chat/completions/input_tokens", "POST"},
@@ -114,6 +116,7 @@ Api::Api(Engine* engine, ApiOptions options)
     : engine_(engine),
       options_(std::move(options)),
       card_(MakeCard(*engine)),
+      metrics_subject_(MetricsSubject::Of(*engine)),
       context_(MakeContext(engine, card_, options_, &cancel_all_)),
       prompter_(engine->chat_template(), &engine->tokenizer(), context_.limits) {}
 
@@ -166,9 +169,18 @@ HttpReply Api::HandleGet(const HttpRequest& request) const {
   }
   if (path == "/cache/pins") return HandlePins(context_);
   if (path == "/cache/entries") return HandleCacheEntries(request.query);
+  if (path == "/metrics") return HandleMetrics();
   const std::string asked = path.substr(kModelPrefix.size());
   if (asked != card_.id) return HttpReply::Error(ModelNotFound(asked, card_.id));
   return HttpReply::Json(ModelBody(card_));
+}
+
+HttpReply Api::HandleMetrics() const {
+  HttpReply reply;
+  reply.content_type = kPrometheusContentType;
+  reply.body = MetricsBody(metrics_subject_, ReadMetrics(*engine_, options_.request_log),
+                           options_.vllm_metrics);
+  return reply;
 }
 
 HttpReply Api::HandleCacheEntries(const HttpQuery& query) const {

@@ -4,7 +4,7 @@
 // can see but sockets is below it.
 //
 //   GET    /health /v1/health /version /v1/models /v1/models/{id} /cache /cache/entries
-//          /cache/pins
+//          /cache/pins /metrics
 //   POST   /v1/completions /v1/chat/completions /v1/chat/completions/input_tokens
 //          /apply-template /tokenize /detokenize /cache/pin /cache/release
 //   DELETE /cache
@@ -26,6 +26,7 @@
 #include "server/api_keys.h"
 #include "server/chat_prompt.h"
 #include "server/http_reply.h"
+#include "server/metrics_page.h"
 #include "server/status_pages.h"
 
 namespace tessera {
@@ -34,6 +35,8 @@ struct ApiOptions {
   ApiKeys keys;  // none: open to whoever reaches the port
   // Proxies drop streams that are silent for 30 to 60 s.
   std::chrono::milliseconds keep_alive{15'000};
+  bool vllm_metrics = false;                // vLLM's names for metrics as well
+  const RequestLog* request_log = nullptr;  // whose counts /metrics has; outlives the Api
 };
 
 class Api {
@@ -57,10 +60,12 @@ class Api {
   HttpReply HandlePost(const HttpRequest& request, const Caller& caller) const;
   HttpReply HandleGet(const HttpRequest& request) const;
   HttpReply HandleCacheEntries(const HttpQuery& query) const;
+  HttpReply HandleMetrics() const;
 
   Engine* const engine_;
   const ApiOptions options_;
   const ModelCard card_;
+  const MetricsSubject metrics_subject_;
   std::atomic<bool> cancel_all_{false};
   const AnswerContext context_;
   const ChatPrompter prompter_;
