@@ -12,7 +12,7 @@ packages=(
   libxsmm-dev libxxhash-dev nlohmann-json3-dev
 )
 if [[ "${1:-}" == "--checks" ]]; then
-  packages+=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev curl)
+  packages+=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev curl prometheus)
   # Node of any origin will do.
   command -v npm >/dev/null 2>&1 || packages+=(nodejs npm)
 fi
