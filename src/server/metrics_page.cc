@@ -49,6 +49,30 @@ void WriteRequests(const MetricsReading& now, PrometheusText* text) {
   text->Counter("tessera_steps_total", "Passes of the model.", Double(now.engine.steps));
 }
 
+// Who had to wait for memory, and what it cost.
+void WritePressure(const EngineStats& engine, PrometheusText* text) {
+  text->Gauge("tessera_requests_pinned", "Of those that wait: preempted, their state kept.",
+              engine.pinned);
+  text->Family("tessera_preemptions_total", kCounter, "Requests that gave their place back.");
+  text->Sample({{"way", "pin"}}, Double(engine.preemptions_pinned));
+  text->Sample({{"way", "recompute"}}, Double(engine.preemptions_recomputed));
+  text->Counter("tessera_pins_given_up_total",
+                "Pinned requests that had to be recomputed after all.",
+                Double(engine.pins_given_up));
+  text->Counter("tessera_resumptions_total", "Preempted requests that came back.",
+                Double(engine.resumptions));
+  text->Counter("tessera_recomputed_tokens_total", "Tokens computed again after a preemption.",
+                Double(engine.recomputed_tokens));
+  text->Family("tessera_reservations_refused_total", kCounter,
+               "Times memory was asked for and not there.");
+  text->Sample({{"for", "admission"}}, Double(engine.admissions_refused));
+  text->Sample({{"for", "growth"}}, Double(engine.growths_refused));
+  text->Counter("tessera_plans_total", "Steps planned.", Double(engine.plans));
+  text->Counter("tessera_planning_seconds_total",
+                "Spent on planning them, look-ups and evictions among it.",
+                Double(engine.plan_ns) * 1e-9);
+}
+
 void WriteTokens(const MetricsReading& now, PrometheusText* text) {
   text->Counter("tessera_prompt_tokens_total",
                 "Prompt tokens served, computed or reused, of requests whose prompt is done.",
@@ -292,6 +316,8 @@ void WriteVllmCounters(const MetricsReading& now, PrometheusText* text) {
                 Double(now.engine.store.reuse.prompt_tokens));
   text->Counter("vllm:prefix_cache_hits_total", "tessera_lookup_usable_tokens_total",
                 Double(now.engine.store.reuse.reused_tokens));
+  text->Counter("vllm:num_preemptions_total", "tessera_preemptions_total",
+                Double(now.engine.preemptions_pinned + now.engine.preemptions_recomputed));
   text->Counter("vllm:prompt_tokens_total", "tessera_prompt_tokens_total",
                 Double(now.requests.served_prompt_tokens));
   text->Counter("vllm:generation_tokens_total", "tessera_generation_tokens_total",
@@ -365,6 +391,7 @@ std::string MetricsBody(const MetricsSubject& subject, const MetricsReading& rea
   const StoreStats& store = reading.engine.store;
   WriteInfo(subject, &text);
   WriteRequests(reading, &text);
+  WritePressure(reading.engine, &text);
   WriteTokens(reading, &text);
   WriteWaits(reading.requests, &text);
   WritePools(store, &text);

@@ -200,6 +200,26 @@ TEST_F(MetricsTest, TheDocumentNamesEveryMetricAndNoOther) {
   }
 }
 
+TEST(MetricsPage, CountsPressureByWayAndCause) {
+  MetricsReading reading;
+  reading.engine.pinned = 1;
+  reading.engine.preemptions_pinned = 2;
+  reading.engine.preemptions_recomputed = 3;
+  reading.engine.admissions_refused = 4;
+  reading.engine.growths_refused = 5;
+  reading.engine.recomputed_tokens = 6;
+  reading.engine.plan_ns = 2'500'000'000;
+  const Samples samples = Parse(MetricsBody({}, reading, true));
+  EXPECT_EQ(samples.at("tessera_requests_pinned"), 1);
+  EXPECT_EQ(samples.at("tessera_preemptions_total{way=\"pin\"}"), 2);
+  EXPECT_EQ(samples.at("tessera_preemptions_total{way=\"recompute\"}"), 3);
+  EXPECT_EQ(samples.at("tessera_reservations_refused_total{for=\"admission\"}"), 4);
+  EXPECT_EQ(samples.at("tessera_reservations_refused_total{for=\"growth\"}"), 5);
+  EXPECT_EQ(samples.at("tessera_recomputed_tokens_total"), 6);
+  EXPECT_EQ(samples.at("tessera_planning_seconds_total"), 2.5);
+  EXPECT_EQ(samples.at("vllm:num_preemptions_total{model_name=\"\",engine=\"0\"}"), 5);
+}
+
 TEST_F(MetricsTest, WantsTheKeyThatOtherPathsWant) {
   ApiOptions options;
   options.api_key = "secret";
