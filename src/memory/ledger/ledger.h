@@ -210,6 +210,8 @@ class Ledger {
   int ReclaimPage(LedgerLock& lock, int pool, PageId page);
   // Whether an entry with a member in the page is retained.
   bool IsRetained(int pool, PageId page) const;
+  // Slots of it are used, all of them by entries that nobody holds.
+  bool SlabIsIdle(PageId slab) const;
   // Goes on with every transaction that stopped.
   void Resume(LedgerLock& lock);
   uint32_t unfinished() const { return static_cast<uint32_t>(unfinished_.size()); }
@@ -310,7 +312,6 @@ class Ledger {
   void FreeMembers(EntryId entry);
   void Forget(EntryId entry);
   void DropUnfinished(EntryId entry);
-  bool SlabIsIdle(PageId slab) const;
   int ReclaimSlab(LedgerLock& lock, PageId slab);
   Status ValidatePool(int pool, int level) const;
   Status ValidatePages(int pool) const;

@@ -141,6 +141,7 @@ struct Ask {
   bool grows = false;  // reserves its prompt and one block: Grow before each step
   double headroom = 0;
   bool resumed = false;
+  uint64_t tag = 0;
 };
 
 class PatternSequence {
@@ -375,6 +376,7 @@ class ReuseLab {
     request.message_ends = ask.message_ends;
     request.lookup = ask.lookup;
     request.from_row = ask.from_row;
+    request.tag = ask.tag;
     last_ = store_->Admit(request);
     Check();
     EXPECT_EQ(last_.outcome == Admission::kAdmitted, last_.sequence.has_value());
@@ -418,6 +420,7 @@ class ReuseLab {
           << pool.name;
     }
     CheckCensus(stats);
+    CheckPageMap(stats);
   }
   // Every object that the census counts has its pages. Some pages may be of nobody: those that wait
   // for a step to end.
@@ -444,6 +447,34 @@ class ReuseLab {
     EXPECT_LE(census.images.retained, stats.reuse.retained_checkpoints);
     EXPECT_LE(census.reusable_blocks, census.blocks.findable());
     EXPECT_LE(census.reusable_images, census.images.findable());
+  }
+  // The page map has every page once, and as many of each use as are counted.
+  void CheckPageMap(const StoreStats& stats) const {
+    const std::vector<PoolPageMap> maps = store_->PageMap();
+    ASSERT_GE(maps.size(), stats.pools.size());
+    for (size_t i = 0; i < maps.size(); ++i) {
+      uint64_t uses[4] = {}, blocks_held = 0, blocks_cached = 0, pages = 0;
+      for (const PageRun& run : maps[i].runs) {
+        pages += run.pages;
+        uses[static_cast<size_t>(run.use)] += run.pages;
+        if (run.content != PageContent::kBlock) continue;
+        (run.use == PageUse::kHeld ? blocks_held : blocks_cached) += run.pages;
+      }
+      EXPECT_EQ(pages, maps[i].pages);
+      if (i >= stats.pools.size()) {
+        EXPECT_EQ(uses[1] + uses[2], stats.reuse.rows) << "of kept rows";
+        continue;
+      }
+      const PoolStats& pool = stats.pools[i];
+      EXPECT_EQ(uses[0], pool.free_pages + pool.reserved_pages) << pool.name;
+      EXPECT_EQ(uses[1], pool.held_attention_pages + pool.held_state_pages) << pool.name;
+      EXPECT_EQ(uses[2], pool.cached_attention_pages + pool.cached_state_pages) << pool.name;
+      EXPECT_EQ(uses[3], pool.draining_pages) << pool.name;
+      EXPECT_EQ(blocks_cached, pool.cached_attention_pages) << pool.name;
+      if (pool.draining_pages == 0) {
+        EXPECT_EQ(blocks_held, pool.held_attention_pages) << pool.name;
+      }
+    }
   }
   void ExpectAllFree() const {
     for (const PoolStats& pool : store_->Stats().pools) {

@@ -11,6 +11,7 @@ namespace tessera::store {
 SequenceHold::SequenceHold(LedgerLock& lock, StateMemory* memory, const SequenceRequest& request,
                            const Terms& terms, const Match& match, Lease lease, Promise promise)
     : memory_(memory),
+      tag_(request.tag),
       terms_(terms),
       promise_(std::move(promise)),
       match_(match.report),

@@ -43,6 +43,8 @@ class SequenceHold {
   StateMemory& memory() const { return *memory_; }
   const Terms& terms() const { return terms_; }
   uint64_t position() const { return position_; }
+  uint64_t tag() const { return tag_; }
+  const SequenceHold* next() const { return next_; }  // of those that run
   uint64_t shared_tokens() const { return terms_.shared_tokens; }
   const MatchReport& match() const { return match_; }
   uint32_t first_new_group() const { return first_new_group_; }
@@ -113,6 +115,7 @@ class SequenceHold {
   void PublishRow(LedgerLock& lock, NodeId node, std::span<const float> row);
 
   StateMemory* memory_;
+  uint64_t tag_;
   Terms terms_;
   Promise promise_;
   MatchReport match_;

@@ -118,6 +118,7 @@ class StateMemory : public FreedBytes {
   void Register(SequenceHold* sequence);
   void Unregister(SequenceHold* sequence);
   bool has_sequences() const { return sequences_ != nullptr; }
+  const SequenceHold* first_sequence() const { return sequences_; }
 
   ReuseStats& reuse_stats() { return reuse_stats_; }
   StoreStats Stats(LedgerLock& lock) const;

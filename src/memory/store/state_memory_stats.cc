@@ -178,6 +178,7 @@ BoundaryInfo StateMemory::Describe(NodeId id, size_t prefix_tokens) const {
   info.lookups_since_use = index_->clock() - node.last_use;
   if (node.checkpoint != PrefixTree::kNone) {
     const EntryId entry(EntryType::kCheckpoint, node.checkpoint);
+    info.id = entry.index();
     info.checkpoint = true;
     info.held = !ledger_->idle(entry);
     const uint32_t pins = pins_.count(entry);

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "memory/store/page_map_reader.h"
 #include "memory/store/sequence_hold.h"
 #include "memory/store/state_memory.h"
 
@@ -247,6 +248,15 @@ StoreCensus StateStore::Census() const {
   if (index != nullptr) paper = index->MakeCensusPaper();  // before anybody has to wait
   LedgerLock lock(impl_->memory.ledger());
   return impl_->memory.Census(lock, &paper);
+}
+
+std::vector<PoolPageMap> StateStore::PageMap() const {
+  store::PageMapReader reader(&impl_->memory);
+  {
+    LedgerLock lock(impl_->memory.ledger());
+    reader.Read(lock);
+  }
+  return reader.Runs();
 }
 
 Status StateStore::Validate(int level) const {

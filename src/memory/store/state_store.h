@@ -62,6 +62,7 @@
 #include "memory/geometry/state_view.h"
 #include "memory/prefix/match.h"
 #include "memory/prefix/policy.h"
+#include "memory/store/page_map.h"
 
 namespace tessera {
 
@@ -116,6 +117,7 @@ struct SequenceRequest {
   std::span<const uint32_t> message_ends = {};   // likewise where its messages end; the default's
   bool lookup = true;                            // false: compute everything (reason `disabled`)
   bool from_row = true;                          // the caller can start from a kept row alone
+  uint64_t tag = 0;                              // names its pages in the page map
   // Boundaries are planned within so many tokens of the prompt: what follows in it was generated.
   // 0: all.
   uint32_t plan_tokens = 0;
@@ -214,6 +216,7 @@ struct PinResult {
 
 // A boundary somebody can start from.
 struct BoundaryInfo {
+  uint32_t id = 0;      // what the page map calls its checkpoint; later ones may have it again
   uint32_t tokens = 0;  // its position
   bool checkpoint = false;
   bool row = false;
@@ -371,6 +374,8 @@ class StateStore {
   StoreStats Stats() const;
   // Looks at every entry under the lock: for whoever asks every few seconds.
   StoreCensus Census() const;
+  // Of every pool and of the kept rows. Looks at every page under the lock: as Census.
+  std::vector<PoolPageMap> PageMap() const;
   // Level 1 O(1), 2 O(pages), 3 everything. Returns what is wrong, or ok.
   Status Validate(int level) const;
 
