@@ -251,6 +251,8 @@ Result<RequestId> Engine::Submit(Request request, RequestSink sink) {
 void Engine::Cancel(RequestId id) { impl_->loop->Cancel(id); }
 EngineStats Engine::Stats() const { return impl_->loop->Stats(); }
 RequestMetrics Engine::Requests() const { return impl_->loop->Requests(); }
+RequestList Engine::RecentRequests() const { return impl_->loop->RecentRequests(); }
+std::vector<PoolPageMap> Engine::PageMap() const { return impl_->store->PageMap(); }
 StoreCensus Engine::Census() const { return impl_->store->Census(); }
 std::vector<BoundaryInfo> Engine::CacheEntries(size_t limit, size_t prefix_tokens) const {
   return impl_->store->Boundaries(limit, prefix_tokens);

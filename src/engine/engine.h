@@ -205,6 +205,21 @@ struct FinishedRequest {
   RequestTimings timings;
 };
 
+// A request as far as it is. `summary.finish` is kNone until it has ended; it waits until
+// `summary.admitted`, and its prompt is done with the first of `summary.completion_tokens`.
+struct RequestProgress {
+  FinishedRequest summary;
+  uint32_t computed = 0;      // tokens that have state, those reused included
+  uint64_t submitted_ns = 0;  // port/clock.h
+};
+
+// What waits or runs, in the order it came, and what ended last, newest first (request_board.h).
+struct RequestList {
+  uint64_t now_ns = 0;
+  std::vector<RequestProgress> live;
+  std::vector<RequestProgress> ended;
+};
+
 // Memory fixed at start, for printing: the budget is state only, the rest is outside it.
 struct EngineMemory {
   uint64_t weight_bytes = 0;
@@ -292,6 +307,10 @@ class Engine {
 
   EngineStats Stats() const;
   RequestMetrics Requests() const;
+  RequestList RecentRequests() const;
+  // Of every page of the state memory whose it is; owners of what cannot be found yet are the
+  // numbers of requests. Looks at every page (StateStore::PageMap).
+  std::vector<PoolPageMap> PageMap() const;
   // Of the state memory; looks at every entry (StateStore::Census).
   StoreCensus Census() const;
   // What requests can start from, most recently used first: at most `limit`, each with at most

@@ -110,6 +110,7 @@ void EngineLoop::AddSubmitted() {
                                                     .cache_salt = request.cache_salt,
                                                     .id = sequence->id()}));
     scheduler_.Add(SequenceId(key), sequence->prompt_size(), request.priority);
+    board_.Show(sequence->SoFar());
     sequences_.emplace(key, std::move(sequence));
   }
   taken_.clear();
@@ -162,6 +163,7 @@ void EngineLoop::Publish(Sequence& sequence, std::span<const float> row, bool la
 SequenceRequest EngineLoop::StateRequestOf(const Sequence& sequence) const {
   SequenceRequest request;
   request.max_tokens = sequence.max_positions();
+  request.tag = sequence.id().index();
   request.prompt = sequence.history();
   request.reserve_tokens =
       std::min<uint64_t>(request.max_tokens, request.prompt.size() + store_->block_tokens());
@@ -303,6 +305,7 @@ void EngineLoop::PlanStep() {
   for (const PlanItem& item : plan.items) {
     Sequence& sequence = At(item.id);
     sequence.BeginStep(now_ns);
+    board_.Show(sequence.SoFar());
     const bool at_boundary = item.tokens > 0 && TokensToCut(item.id) == item.tokens;
     items_.push_back({&sequence, item.tokens, item.completes_row, at_boundary});
   }
@@ -387,9 +390,10 @@ void EngineLoop::CountToken(const Sequence& sequence, uint64_t last_token_ns) {
 
 void EngineLoop::EmitAndForget(Sequence* sequence) {
   if (sequence->finished()) {
-    const FinishedRequest request = sequence->Summary();
-    meter_.CountFinished(request);
-    if (options_.on_finished) options_.on_finished(request);
+    const RequestProgress request = sequence->SoFar();
+    meter_.CountFinished(request.summary);
+    board_.End(request);
+    if (options_.on_finished) options_.on_finished(request.summary);
   }
   sequence->Emit();
   if (sequence->finished()) sequences_.erase(sequence->id().index());

@@ -30,6 +30,7 @@
 #include "engine/engine.h"
 #include "engine/executor.h"
 #include "engine/inflight_prefills.h"
+#include "engine/request_board.h"
 #include "engine/request_meter.h"
 #include "engine/scheduler.h"
 #include "engine/sequence.h"
@@ -62,6 +63,7 @@ class EngineLoop final : private SchedulerMemory {
   void Cancel(RequestId id);
   EngineStats Stats() const;
   RequestMetrics Requests() const { return meter_.Read(); }
+  RequestList RecentRequests() const { return board_.Read(); }
 
  private:
   using SequenceMap = std::unordered_map<uint64_t, std::unique_ptr<Sequence>>;
@@ -125,6 +127,7 @@ class EngineLoop final : private SchedulerMemory {
   InflightPrefills prefills_;
   EngineStats stats_;
   RequestMeter meter_;  // others read it
+  RequestBoard board_;  // and it
   SequenceMap sequences_;
   std::vector<std::unique_ptr<Sequence>> taken_;
   std::vector<RequestId> taken_cancels_;

@@ -158,6 +158,8 @@ FinishedRequest Sequence::Summary() const {
   return summary;
 }
 
+RequestProgress Sequence::SoFar() const { return {Summary(), computed_, submitted_ns_}; }
+
 void Sequence::Emit() {
   const bool new_output = new_token_ >= 0 || !new_text_.empty() || prompt_logprobs_due_;
   if (!new_output && !progress_due_ && !finished()) return;

@@ -128,8 +128,9 @@ class Sequence {
   void Finish(FinishReason reason, Status error = Status::Ok());
   // Calls the sink when there is something new or the sequence has finished.
   void Emit();
-  // Of one that has finished.
+  // So far, or all of it when it has finished.
   FinishedRequest Summary() const;
+  RequestProgress SoFar() const;
 
  private:
   void AcceptSample(uint64_t now_ns);
