@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "server/activity_pages.h"
 #include "server/cache_pages.h"
 #include "server/cache_pins.h"
 #include "server/capacity.h"
@@ -13,6 +14,7 @@
 #include "server/completions.h"
 #include "server/prometheus_text.h"
 #include "server/tokenize.h"
+#include "server/web_page.h"
 
 namespace tessera {
 namespace {
@@ -42,6 +44,8 @@ constexpr Route kRoutes[] = {
     {"/cache/pins", "GET"},
     {"/cache/pin", "POST"},
     {"/cache/release", "POST"},
+    {"/cache/pages", "GET"},
+    {"/requests", "GET"},
     {"/metrics", "GET"},
     {"/v1/completions", "POST"},
     {"/v1/chat/completions", "POST"},
@@ -56,10 +60,15 @@ const Route* FindRoute(std::string_view path) {
   for (const Route& route : kRoutes) {
     if (route.path == path) return &route;
   }
+  static constexpr Route kPage = {"/", "GET"};
+  if (FindWebFile(path) != nullptr) return &kPage;
   return path.size() > kModelPrefix.size() && path.starts_with(kModelPrefix) ? &kModel : nullptr;
 }
 
 bool IsHealth(std::string_view path) { return path == "/health" || path == "/v1/health"; }
+
+// The page has no data in it: it asks for the key that what it shows wants.
+bool IsOpen(std::string_view path) { return IsHealth(path) || FindWebFile(path) != nullptr; }
 
 HttpReply Unauthorized() {
   ApiError error = InvalidField("", "invalid_api_key",
@@ -122,7 +131,7 @@ Api::Api(Engine* engine, ApiOptions options)
 
 std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
   // The key comes first: who does not have it learns nothing about paths.
-  const bool open = options_.keys.open() || IsHealth(head.path);
+  const bool open = options_.keys.open() || IsOpen(head.path);
   if (!open && !options_.keys.Find(head.authorization)) return Unauthorized();
   const Route* route = FindRoute(head.path);
   if (route == nullptr) return NotFound(head.path);
@@ -170,6 +179,10 @@ HttpReply Api::HandleGet(const HttpRequest& request) const {
   if (path == "/cache/pins") return HandlePins(context_);
   if (path == "/cache/entries") return HandleCacheEntries(request.query);
   if (path == "/metrics") return HandleMetrics();
+  if (path == "/cache/pages")
+    return HttpReply::Json(PagesBody(engine_->PageMap(), engine_->Census()));
+  if (path == "/requests") return HttpReply::Json(RequestsBody(engine_->RecentRequests()));
+  if (const WebFile* file = FindWebFile(path)) return WebReply(*file, request.if_none_match);
   const std::string asked = path.substr(kModelPrefix.size());
   if (asked != card_.id) return HttpReply::Error(ModelNotFound(asked, card_.id));
   return HttpReply::Json(ModelBody(card_));

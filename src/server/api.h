@@ -4,13 +4,13 @@
 // can see but sockets is below it.
 //
 //   GET    /health /v1/health /version /v1/models /v1/models/{id} /cache /cache/entries
-//          /cache/pins /metrics
+//          /cache/pins /metrics /cache/pages /requests, and the page at / with its files in /web/
 //   POST   /v1/completions /v1/chat/completions /v1/chat/completions/input_tokens
 //          /apply-template /tokenize /detokenize /cache/pin /cache/release
 //   DELETE /cache
 //
 // An unknown path is 404, a known one with another method 405 with Allow; HEAD goes where GET goes.
-// With API keys, every path but the two of /health wants `Authorization: Bearer KEY`.
+// With API keys, every path but the two of /health and the page's wants `Authorization: Bearer KEY`.
 //
 // Threads: any number.
 #pragma once

@@ -80,7 +80,8 @@ Json KeptJson(const ReuseStats& reuse) {
 }
 
 Json EntryJson(const BoundaryInfo& entry, const Tokenizer& tokenizer) {
-  Json json = {{"tokens", entry.tokens},
+  Json json = {{"id", entry.checkpoint ? Json(entry.id) : Json(nullptr)},
+               {"tokens", entry.tokens},
                {"bytes", entry.bytes},
                {"hits", entry.hits},
                {"lookups_since_use", entry.lookups_since_use},

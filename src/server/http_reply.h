@@ -22,6 +22,7 @@ struct HttpRequest {
   std::string authorization;  // the header's value
   std::string body;
   HttpQuery query;
+  std::string if_none_match;  // the header's value
 };
 
 struct HttpReply {

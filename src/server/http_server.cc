@@ -83,8 +83,12 @@ HttpReply UnclearFraming() {
 }
 
 HttpRequest HeadOf(const httplib::Request& request) {
-  return {request.method, request.path, request.get_header_value("Authorization"), "",
-          HttpQuery(request.params.begin(), request.params.end())};
+  return {request.method,
+          request.path,
+          request.get_header_value("Authorization"),
+          "",
+          HttpQuery(request.params.begin(), request.params.end()),
+          request.get_header_value("If-None-Match")};
 }
 
 // The part of a common number of bytes that one body has taken.

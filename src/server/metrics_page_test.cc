@@ -222,7 +222,7 @@ TEST(MetricsPage, CountsPressureByWayAndCause) {
 
 TEST_F(MetricsTest, WantsTheKeyThatOtherPathsWant) {
   ApiOptions options;
-  options.api_key = "secret";
+  options.keys = *ApiKeys::Create({"secret"});
   const RunningServer server(engine_.get(), {}, options);
   EXPECT_EQ(server.Client().Get("/metrics")->status, 401);
   EXPECT_EQ(server.Client().Get("/metrics", {{"Authorization", "Bearer secret"}})->status, 200);
