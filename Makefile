@@ -4,6 +4,7 @@
 #   make test        set up, build, run the fast tests
 #   make test-slow   the slow suites as well, and that each fault of tests/mutants is caught
 #   make test-sdk    other people's clients against the server (wants Node 18 or newer, fetches packages)
+#   make test-browser  the page at / in Chromium (wants Chromium and Node 18 or newer, fetches packages)
 #   make serve       the server on the bundled model, until Ctrl-C
 #   make checks      layering, format, lock annotations and mutants (part of what .ci/run adds)
 #   make format      rewrite the sources in the project's format
@@ -12,7 +13,7 @@ MODEL ?= models/harbour-2.8m-q8_0.gguf
 TESSERA := build/release/bin/tessera
 JOBS ?= $(shell nproc)
 
-.PHONY: all setup configure build build-tests test test-slow test-sdk demo serve checks format clean
+.PHONY: all setup configure build build-tests test test-slow test-sdk test-browser demo serve checks format clean
 all: build
 
 setup:
@@ -37,6 +38,9 @@ test-slow: build-tests
 
 test-sdk: build
 	@tests/sdk/run.sh $(TESSERA) $(MODEL)
+
+test-browser: build
+	@tests/browser/run.sh $(TESSERA) $(MODEL)
 
 demo: build
 	@python3 scripts/demo.py --tessera $(TESSERA) --model $(MODEL)

@@ -3,7 +3,7 @@
 #
 # Installs the Debian 12 packages that building and testing need. Does nothing when all are there;
 # uses sudo when not root; without either it prints the one line to run and exits 1.
-# With --checks also what .ci/run adds: the analyser, the formatter and the fuzzer's runtime.
+# With --checks also what .ci/run adds: the analyser, the formatter, the fuzzer's runtime, a browser.
 set -euo pipefail
 
 packages=(
@@ -12,7 +12,8 @@ packages=(
   libxsmm-dev libxxhash-dev nlohmann-json3-dev
 )
 if [[ "${1:-}" == "--checks" ]]; then
-  packages+=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev curl prometheus)
+  packages+=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev curl prometheus chromium
+    fonts-dejavu-core)
   # Node of any origin will do.
   command -v npm >/dev/null 2>&1 || packages+=(nodejs npm)
 fi

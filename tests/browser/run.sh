@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+#   tests/browser/run.sh [TESSERA [MODEL]]
+#
+# The page at / in Chromium against a running server. Wants Chromium (CHROMIUM=PATH, if it is not the
+# system's), Node 18 or newer and npm, and the packages of package-lock.json, which it fetches once.
+# SHOTS=FOLDER (absolute) keeps pictures of the page there.
+set -euo pipefail
+cd "$(dirname "$0")"
+root=$(cd ../.. && pwd)
+TESSERA=$(realpath "${1:-$root/build/release/bin/tessera}")
+MODEL=$(realpath "${2:-$root/models/harbour-2.8m-q8_0.gguf}")
+export TESSERA MODEL
+
+# The lock file's hash is kept beside what was installed from it.
+stamp=node_modules/.lock-sha256
+wanted=$(sha256sum package-lock.json)
+if [[ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]]; then
+  npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+  echo "$wanted" >"$stamp"
+fi
+node --test --test-reporter=spec ./*.test.mjs
