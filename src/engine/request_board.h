@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RequestBoard is what others may see of the requests an engine has: those that wait or run, and the
-// last that have ended. The loop puts a request up when it is queued, shows it again with each step
-// it takes part in, and moves it when it has ended.
+// RequestBoard is what others may see of the requests an engine has: those that wait or run, and
+// the last that have ended. The loop puts a request up when it is queued, shows it again with each
+// step it takes part in, and moves it when it has ended.
 //
 //   Show --> waiting, running --End--> ended, newest first, until kEndedMax more have ended
 //

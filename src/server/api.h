@@ -10,7 +10,8 @@
 //   DELETE /cache
 //
 // An unknown path is 404, a known one with another method 405 with Allow; HEAD goes where GET goes.
-// With API keys, every path but the two of /health and the page's wants `Authorization: Bearer KEY`.
+// With API keys, every path but the two of /health and the page's wants
+// `Authorization: Bearer KEY`.
 //
 // Threads: any number.
 #pragma once

@@ -2,8 +2,8 @@
 //
 // PageMapReader takes a page map in three parts, of which only Read wants the ledger's lock: the
 // constructor makes room for every page, Runs joins neighbours. Read looks at each page's record
-// and, of a block, at the nodes that cite it. All three together take 1.4 ms for 10^5 pages in use by
-// 2,000 prefixes (2 cores of an AMD Zen 4), so Read holds the lock for less than that.
+// and, of a block, at the nodes that cite it. All three together take 1.4 ms for 10^5 pages in use
+// by 2,000 prefixes (2 cores of an AMD Zen 4), so Read holds the lock for less than that.
 //
 // Private to memory/store. Threads: one at a time.
 #pragma once
