@@ -150,7 +150,7 @@ FinishedRequest Sequence::Summary() const {
   summary.prompt_tokens = prompt_size_;
   summary.max_tokens = request_.max_tokens;
   summary.completion_tokens = completion_tokens_;
-  summary.salted = !request_.cache_salt.empty();
+  summary.salted = !salt_.empty();
   summary.admitted = was_admitted_;
   summary.match = match_;
   summary.receipt = receipt_.value();
