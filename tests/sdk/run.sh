@@ -6,11 +6,11 @@
 # Other people's clients against a running server. Wants Node 18 or newer and npm, and the packages
 # of package-lock.json, which it fetches once.
 set -euo pipefail
-cd "$(dirname "$0")"
-root=$(cd ../.. && pwd)
-TESSERA=$(realpath "${1:-$root/build/release/bin/tessera}")
-MODEL=$(realpath "${2:-$root/models/harbour-2.8m-q8_0.gguf}")
+here=$(realpath "$(dirname "$0")")
+TESSERA=$(realpath "${1:-$here/../../build/release/bin/tessera}")
+MODEL=$(realpath "${2:-$here/../../models/harbour-2.8m-q8_0.gguf}")
 export TESSERA MODEL
+cd "$here"
 
 # The lock file's hash is kept beside what was installed from it.
 stamp=node_modules/.lock-sha256
