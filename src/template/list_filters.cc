@@ -114,7 +114,7 @@ Value Unique(Workspace& space, const Value& input, const Arguments& arguments) {
   const auto [sensitive, attribute] = Bind(space, arguments, {"case_sensitive", "attribute"});
   std::set<std::string> seen;
   std::vector<Value> kept;
-  for (const Value& item : Items(space, input)->items) {
+  for (const auto list = Items(space, input); const Value& item : list->items) {
     Value key =
         attribute == nullptr || attribute->is(Kind::kNone) ? item : LookUp(space, item, *attribute);
     key = Folded(space, std::move(key), IsSet(sensitive));
@@ -196,7 +196,7 @@ Value Reverse(Workspace& space, const Value& input, const Arguments& arguments) 
 Value Sum(Workspace& space, const Value& input, const Arguments& arguments) {
   const auto [attribute, start] = Bind(space, arguments, {"attribute", "start"});
   Value total = start == nullptr ? Value::Int(0) : *start;
-  for (const Value& item : Items(space, input)->items) {
+  for (const auto list = Items(space, input); const Value& item : list->items) {
     space.ChargeSteps(1);
     total = Arithmetic(space, Operator::kAdd, total,
                        attribute == nullptr || attribute->is(Kind::kNone)
@@ -211,7 +211,7 @@ Value Extreme(Workspace& space, const Value& input, const Arguments& arguments) 
   const auto [sensitive, attribute] = Bind(space, arguments, {"case_sensitive", "attribute"});
   Value best;
   Value best_key;
-  for (const Value& item : Items(space, input)->items) {
+  for (const auto list = Items(space, input); const Value& item : list->items) {
     Value key =
         attribute == nullptr || attribute->is(Kind::kNone) ? item : LookUp(space, item, *attribute);
     key = Folded(space, std::move(key), IsSet(sensitive));
@@ -232,7 +232,7 @@ Value Batch(Workspace& space, const Value& input, const Arguments& arguments) {
   }
   std::vector<Value> batches;
   std::vector<Value> batch;
-  for (const Value& item : Items(space, input)->items) {
+  for (const auto list = Items(space, input); const Value& item : list->items) {
     batch.push_back(item);
     if (batch.size() == static_cast<size_t>(size)) {
       batches.push_back(space.MakeList(std::exchange(batch, {})));
@@ -298,7 +298,7 @@ Value Select(Workspace& space, const Value& input, const Arguments& arguments) {
     }
   }
   std::vector<Value> kept;
-  for (const Value& item : Items(space, input)->items) {
+  for (const auto list = Items(space, input); const Value& item : list->items) {
     space.ChargeSteps(1);
     const Value value = kByAttribute ? LookUp(space, item, given[0]) : item;
     if ((test == nullptr ? Truth(value) : test(space, value, rest)) == kKeep) {
