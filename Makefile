@@ -37,10 +37,10 @@ test-slow: build-tests
 	@scripts/run_mutants.sh
 
 test-sdk: build
-	@tests/sdk/run.sh $(TESSERA) $(MODEL)
+	@scripts/run_node_tests.sh tests/sdk $(TESSERA) $(MODEL)
 
 test-browser: build
-	@tests/browser/run.sh $(TESSERA) $(MODEL)
+	@scripts/run_node_tests.sh tests/browser $(TESSERA) $(MODEL)
 
 demo: build
 	@python3 scripts/demo.py --tessera $(TESSERA) --model $(MODEL)
