@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "engine/scheduler.h"
+#include "memory/geometry/named_geometries.h"
 #include "memory/store/state_store.h"
 
 namespace tessera {
@@ -30,19 +31,6 @@ namespace {
 
 constexpr uint32_t kDecodes = 256;
 constexpr uint32_t kLongestPrompt = 512;
-
-StateShape SevenBillion() {
-  StateShape shape;
-  shape.attention_layers = shape.recurrent_layers = 44;
-  shape.kv_heads = 2;
-  shape.head_dim = 128;
-  shape.ssm_heads = 24;
-  shape.ssm_head_dim = 128;
-  shape.ssm_state = 256;
-  shape.conv_channels = 3584;
-  shape.conv_taps = 3;
-  return shape;
-}
 
 double CpuNs() {
   timespec now = {};
@@ -138,7 +126,7 @@ class Loaded {
  public:
   explicit Loaded(const Case& load) : load_(load) {
     StoreOptions options;
-    options.shape = SevenBillion();
+    options.shape = FindGeometry("falcon-h1-7b")->shape;
     options.dry = true;
     const uint64_t all = *StateStore::BudgetForSequences(options.shape, options.organisation,
                                                          load.running, kLongestPrompt + kDecodes);
