@@ -2,30 +2,13 @@
 //
 // A `tessera serve` of its own for a test, on a port of its own, and a load for it.
 
-import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
+import { startTessera } from '../tessera_server.mjs';
+
 export async function startServer(args = []) {
-  const child = spawn(process.env.TESSERA,
-    ['serve', process.env.MODEL, '--budget', '12MiB', ...(args.includes('--port') ? [] : ['--port', '0']), ...args],
-    { stdio: ['ignore', 'pipe', 'pipe'] });
-  let log = '';
-  const url = await new Promise((resolve, reject) => {
-    const read = (chunk) => {
-      log += chunk;
-      const found = /on (http:\/\/[^\s]+)/.exec(log);
-      if (found) resolve(found[1]);
-    };
-    child.stdout.on('data', read);
-    child.stderr.on('data', read);
-    child.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${log}`)));
-  });
-  const stop = () => new Promise((resolve) => {
-    child.on('exit', resolve);
-    child.kill('SIGTERM');
-  });
-  return { url, port: new URL(url).port, stop };
+  return startTessera(['--budget', '12MiB', ...(args.includes('--port') ? [] : ['--port', '0']), ...args]);
 }
 
 export async function get(server, path) {

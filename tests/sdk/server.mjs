@@ -2,32 +2,16 @@
 //
 // A `tessera serve` of its own for a test file, on a free port, ended with it.
 
-import {spawn} from 'node:child_process';
 import {after} from 'node:test';
+
+import {startTessera} from '../tessera_server.mjs';
 
 // Resolves to {url, key} once the server answers. `args` are more flags.
 export async function startServer(args = []) {
   const key = 'sdk-test-key';
-  const child = spawn(
-      process.env.TESSERA,
-      ['serve', process.env.MODEL, '--port', '0', '--budget', '64MiB', '--api-key', key, ...args],
-      {stdio: ['ignore', 'pipe', 'pipe']});
-  let log = '';
-  const url = await new Promise((resolve, reject) => {
-    const read = (chunk) => {
-      log += chunk;
-      const found = /on (http:\/\/[^\s]+)/.exec(log);
-      if (found) resolve(found[1]);
-    };
-    child.stdout.on('data', read);
-    child.stderr.on('data', read);
-    child.on('exit', (code) => reject(new Error(`the server ended with ${code}: ${log}`)));
-  });
-  after(() => new Promise((resolve) => {
-    child.removeAllListeners('exit');
-    child.on('exit', resolve);
-    child.kill('SIGTERM');
-  }));
+  const {url, stop} =
+      await startTessera(['--port', '0', '--budget', '64MiB', '--api-key', key, ...args]);
+  after(stop);
   return {url, key};
 }
 
