@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "compute/tokenizer/utf8.h"
+#include "base/utf8.h"
 #include "engine/sampler.h"
 
 namespace tessera {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "compute/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace tessera {
 namespace {

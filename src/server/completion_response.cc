@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "compute/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "compute/tokenizer/utf8.h"
+#include "base/utf8.h"
 #include "server/answer_json.h"
 #include "server/chat_request.h"
 #include "server/completion_response.h"

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace tessera::jinja {
 namespace {
 
@@ -74,19 +76,15 @@ bool IsLineEnd(uint32_t code) {
 
 Character CharacterAt(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const unsigned char lead = byte(0);
-  const size_t size = lead < 0xC2 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 1;
-  if (size == 1 || at + size > text.size()) {
-    return {.code = lead, .size = 1};
+  const Utf8Part part = FirstUtf8Part(text.substr(at));
+  if (part.kind != Utf8Part::Kind::kValid || part.size == 1) {
+    return {.code = byte(0), .size = 1};
   }
-  uint32_t code = lead & (0xFFu >> (size + 1));
-  for (size_t i = 1; i < size; ++i) {
-    if (!IsContinuation(text[at + i])) {
-      return {.code = lead, .size = 1};
-    }
+  uint32_t code = byte(0) & (0xFFu >> (part.size + 1));
+  for (size_t i = 1; i < part.size; ++i) {
     code = code << 6 | (byte(i) & 0x3Fu);
   }
-  return {.code = code, .size = size};
+  return {.code = code, .size = part.size};
 }
 
 size_t CountCharacters(std::string_view text) {

@@ -21,6 +21,8 @@ TEST(TemplateText, CountsBytesThatAreNotUtf8OneByOne) {
   EXPECT_EQ(CountCharacters("\xFF\xC3"), 2u);
   EXPECT_EQ(CountCharacters("\xE2\x82"), 2u);      // the beginning of a character
   EXPECT_EQ(CountCharacters("\x80\x80\x80"), 3u);  // its middle
+  EXPECT_EQ(CountCharacters("\xE0\x80\x80"), 3u);  // overlong
+  EXPECT_EQ(CountCharacters("\xED\xA0\x80"), 3u);  // a surrogate
 }
 
 TEST(TemplateText, StripsWhiteSpaceOfUnicode) {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "compute/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace tessera {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "compute/tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace tessera {
 namespace {

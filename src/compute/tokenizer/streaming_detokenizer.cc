@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/utf8.h"
 #include "compute/tokenizer/tokenizer.h"
-#include "compute/tokenizer/utf8.h"
 
 namespace tessera {
 

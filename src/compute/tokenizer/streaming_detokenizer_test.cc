@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/random.h"
+#include "base/utf8.h"
 #include "compute/tokenizer/test_vocabulary.h"
 #include "compute/tokenizer/tokenizer.h"
-#include "compute/tokenizer/utf8.h"
 
 namespace tessera {
 namespace {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "compute/tokenizer/pre_tokenizer.h"
 #include "compute/tokenizer/test_vocabulary.h"
 #include "compute/tokenizer/tokenizer.h"
-#include "compute/tokenizer/utf8.h"
 
 namespace tessera {
 namespace {
