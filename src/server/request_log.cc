@@ -18,6 +18,17 @@ namespace {
 
 std::string Why() { return std::generic_category().message(errno); }
 
+// Whether the file at `path` has something after its last line end: whoever wrote it was cut off.
+bool EndsWithinALine(const std::string& path, uint64_t size) {
+  if (size == 0) return false;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;  // not for us to read: it is as it is
+  char last = '\n';
+  (void)!::pread(file, &last, 1, static_cast<off_t>(size - 1));
+  ::close(file);
+  return last != '\n';
+}
+
 SupplyRecord SupplyOf(const MatchReport& match) {
   SupplyRecord supply;
   supply.attention = match.attention;
@@ -130,11 +141,12 @@ void RequestLog::Run() {
 }
 
 void RequestLog::Write(const RequestRecord& record) {
-  const std::string line = WriteRequestRecord(record) + "\n";
+  std::string line = WriteRequestRecord(record) + "\n";
   if (!Prepare(line.size())) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
+  if (within_line_) line.insert(line.begin(), '\n');
   size_t done = 0;
   while (done < line.size()) {
     const ssize_t wrote = ::write(file_, line.data() + done, line.size() - done);
@@ -144,6 +156,7 @@ void RequestLog::Write(const RequestRecord& record) {
   }
   if (done == line.size()) {
     size_ += done;
+    within_line_ = false;
     written_.fetch_add(1, std::memory_order_relaxed);
     return;
   }
@@ -177,6 +190,7 @@ Status RequestLog::OpenFile() {
   struct stat found = {};
   regular_ = ::fstat(file_, &found) == 0 && S_ISREG(found.st_mode);
   size_ = regular_ ? static_cast<uint64_t>(found.st_size) : 0;
+  within_line_ = EndsWithinALine(options_.path, size_);
   return Status::Ok();
 }
 

@@ -9,7 +9,9 @@
 //
 // G1  Losing the log never harms serving: a queue that is full, a full disk, a file that went away
 //     cost records, which are counted, and nothing else. After each loss it goes on with the next.
-// G2  FILE holds whole lines only: what a failing write left of one is cut off again.
+// G2  FILE gets whole lines only: what a failing write left of one is cut off again. What was in
+//     FILE before stays, and when that ends within a line (whoever wrote it was killed, or lost its
+//     machine) the line is ended, so that the next record is one by itself.
 // G3  When FILE would grow beyond `rotate_bytes`, it becomes FILE.1 (the one before goes) and a new
 //     one begins. When somebody else moves or removes FILE, the next line begins a new one. What is
 //     no regular file (a pipe, a terminal) is never rotated.
@@ -79,6 +81,7 @@ class RequestLog {
   // The writer's own.
   int file_ = -1;
   bool regular_ = false;
+  bool within_line_ = false;  // what FILE had ends so: the next record ends that line first
   uint64_t size_ = 0;
 };
 

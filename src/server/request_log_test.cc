@@ -76,6 +76,22 @@ TEST_F(RequestLogTest, WhatWasAppendedIsThereWhenItEndsAndFollowsWhatWasThereBef
   for (uint64_t i = 0; i < 200; ++i) EXPECT_EQ(ids[i], i);
 }
 
+TEST_F(RequestLogTest, AfterALineThatWasCutTheNextRecordIsALineByItself) {
+  const std::string cut = R"({"schema":1,"id")";
+  std::ofstream(path()) << WriteRequestRecord(Record(1)) << '\n' << cut;
+  {
+    const std::unique_ptr<RequestLog> log = Open({.path = path()});
+    log->Append(Record(2));
+    log->Append(Record(3));
+  }
+  std::ifstream file(path());
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  EXPECT_EQ(lines, (std::vector<std::string>{WriteRequestRecord(Record(1)), cut,
+                                             WriteRequestRecord(Record(2)),
+                                             WriteRequestRecord(Record(3))}));
+}
+
 TEST_F(RequestLogTest, AFileThatIsFullBecomesTheOneBefore) {
   const uint64_t line = WriteRequestRecord(Record(10)).size() + 1;
   const std::unique_ptr<RequestLog> log = Open({.path = path(), .rotate_bytes = 5 * line});
