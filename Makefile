@@ -5,6 +5,8 @@
 #   make test-slow   the slow suites as well, and that each fault of tests/mutants is caught
 #   make test-sdk    other people's clients against the server (wants Node 18 or newer, fetches packages)
 #   make test-browser  the page at / in Chromium (wants Chromium and Node 18 or newer, fetches packages)
+#   make test-load   answers under load and the alone ones, signals, a short soak (a minute or two)
+#   make soak        20 minutes of all that clients do to a server (SECONDS=N: other ones)
 #   make serve       the server on the bundled model, until Ctrl-C
 #   make checks      layering, format, lock annotations and mutants (part of what .ci/run adds)
 #   make format      rewrite the sources in the project's format
@@ -12,8 +14,9 @@
 MODEL ?= models/harbour-2.8m-q8_0.gguf
 TESSERA := build/release/bin/tessera
 JOBS ?= $(shell nproc)
+SECONDS ?= 1200
 
-.PHONY: all setup configure build build-tests test test-slow test-sdk test-browser demo serve checks format clean
+.PHONY: all setup configure build build-tests test test-slow test-sdk test-browser test-load soak demo serve checks format clean
 all: build
 
 setup:
@@ -41,6 +44,15 @@ test-sdk: build
 
 test-browser: build
 	@scripts/run_node_tests.sh tests/browser $(TESSERA) $(MODEL)
+
+test-load soak: export TESSERA := $(abspath $(TESSERA))
+test-load soak: export MODEL := $(abspath $(MODEL))
+test-load: build
+	@cd tests/load && python3 -m unittest -v checks_test determinism_test signals_test
+	@python3 tests/load/soak.py --seconds 25
+
+soak: build
+	@python3 tests/load/soak.py --seconds $(SECONDS)
 
 demo: build
 	@python3 scripts/demo.py --tessera $(TESSERA) --model $(MODEL)
