@@ -22,11 +22,11 @@ EXIT_SECONDS_MAX = 120
 class ServerProcess:
     """Started by the constructor, answering when that returns; killed at the end of `with`."""
 
-    def __init__(self, *flags: str, port: int = 0):
+    def __init__(self, *flags: str, port: int = 0, environment: dict[str, str] | None = None):
         self._log = tempfile.NamedTemporaryFile("w+", prefix="tessera-", suffix=".log")
         self._process = subprocess.Popen(
             [TESSERA, "serve", MODEL, "--port", str(port), *flags],
-            stdout=self._log, stderr=subprocess.STDOUT)
+            stdout=self._log, stderr=subprocess.STDOUT, env=os.environ | (environment or {}))
         try:
             self.port = self._wait_for_port()
         except BaseException:
