@@ -261,14 +261,16 @@ PinResult Engine::Pin(const PinRequest& request) {
   PinResult result;
   result.report =
       ComputedReport(static_cast<uint32_t>(request.prompt.size()), ComputeReason::kDisabled);
-  // Nobody finds what an isolated request leaves.
-  if (!impl_->options.reuse || impl_->options.isolate == IsolateKind::kRequest) return result;
+  if (!impl_->options.reuse) return result;
   constexpr uint64_t kSecondNs = 1'000'000'000;
   const uint64_t expires_at = request.ttl_s > 0 ? NowNs() + request.ttl_s * kSecondNs : 0;
-  return impl_->store->Pin(
-      request.prompt,
-      StateSalt(impl_->options.isolate, {request.isolation_key, request.cache_salt, RequestId()}),
-      expires_at);
+  const std::string salt =
+      StateSalt(impl_->options.isolate, {request.isolation_key, request.cache_salt, RequestId()});
+  return impl_->store->Pin({.max_tokens = request.prompt.size(),
+                            .prompt = request.prompt,
+                            .salt = salt,
+                            .isolate_after = request.isolate_after},
+                           expires_at);
 }
 bool Engine::Unpin(uint64_t id) { return impl_->store->Unpin(id); }
 std::vector<PinInfo> Engine::Pins() const {

@@ -18,8 +18,9 @@
 // E2  A request's tokens, log-probabilities and receipt do not depend on what else runs, nor on
 //     whether it was preempted: what was sampled is kept and computed again, never sampled again.
 // E3  Each request gets exactly one final event (finish set), after which its sink is not called.
-// E4  What is reused was computed by a request with the same salt, model and state type, and is the
-//     bits the request would have computed: E2 holds with and without it.
+// E4  What is reused was computed by a request with the same salt, or is public (isolate_after), and
+//     the same model and state type, and is the bits the request would have computed: E2 holds with
+//     and without it.
 // E5  No heap allocation per decode step by the loop once a request is running, beyond what its
 //     events carry (text of the sink).
 //
@@ -50,6 +51,7 @@ namespace tessera {
 
 // Whose states a request may reuse. kOff: those of all requests with its cache_salt. kKey: of those
 // with its isolation_key and cache_salt. kRequest: each request has a salt of its own, so nobody's.
+// Under each of them a request may declare a beginning that all share (Request::isolate_after).
 enum class IsolateKind : uint8_t { kOff, kKey, kRequest };
 std::string_view IsolateName(IsolateKind kind);  // off, key, request
 
@@ -120,6 +122,10 @@ struct Request {
   // Isolation: what is kept of this request is found only by requests with the same salt, and it
   // finds only theirs. At most 256 bytes; "" is the state that all requests without one share.
   std::string cache_salt;
+  // Of a request that is isolated, by its salt or by EngineOptions::isolate: its first so many
+  // tokens, rounded down to a multiple of 16, are shared all the same, with requests that are not
+  // isolated and with those that say so too. At most the prompt's length.
+  uint32_t isolate_after = 0;
   // Whose request it is, with IsolateKind::kKey: what the server calls the API key it came with. At
   // most 256 bytes, any; "" is a key like any other.
   std::string isolation_key;
@@ -258,6 +264,7 @@ struct EngineStats {
 struct PinRequest {
   std::vector<TokenId> prompt;
   std::string cache_salt;
+  uint32_t isolate_after = 0;
   std::string isolation_key;
   uint32_t ttl_s = 0;  // 0: until it is released
 };

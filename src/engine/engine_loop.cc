@@ -149,9 +149,11 @@ void EngineLoop::RunStep() {
   CloseStep();
 }
 
-// Nobody else finds what an isolated request leaves.
+// Nobody else finds what an isolated request leaves beyond what it shares.
 bool EngineLoop::Publishes(const Sequence& sequence) const {
-  return options_.reuse && sequence.publishes() && options_.isolate != IsolateKind::kRequest;
+  if (!options_.reuse || !sequence.publishes()) return false;
+  if (options_.isolate != IsolateKind::kRequest) return true;
+  return sequence.public_tokens() > 0 && sequence.computed() <= sequence.public_tokens();
 }
 
 void EngineLoop::Publish(Sequence& sequence, std::span<const float> row, bool last) {
@@ -168,6 +170,7 @@ SequenceRequest EngineLoop::StateRequestOf(const Sequence& sequence) const {
   request.reserve_tokens =
       std::min<uint64_t>(request.max_tokens, request.prompt.size() + store_->block_tokens());
   request.salt = sequence.salt();
+  request.isolate_after = sequence.request().isolate_after;
   request.checkpoint_at = sequence.request().checkpoint_at;
   request.message_ends = sequence.request().message_ends;
   request.lookup = sequence.may_reuse();
@@ -181,6 +184,7 @@ std::optional<Join> EngineLoop::FindJoin(const Sequence& sequence) const {
   query.id = SequenceId(sequence.id().index());
   query.prompt = sequence.prompt();
   query.salt = sequence.salt();
+  query.public_tokens = sequence.public_tokens();
   query.usable_limit = sequence.prompt_size() - (options_.keeps_rows ? 0 : 1);
   if (!prefills_.Best(query)) return std::nullopt;
   // Worth a look at what needs no waiting.
@@ -206,7 +210,7 @@ bool EngineLoop::WaitsForPrefix(Sequence& sequence) {
 void EngineLoop::OfferPrefill(const Sequence& sequence) {
   if (!Publishes(sequence) || sequence.computed() >= sequence.prompt_size()) return;
   prefills_.Add(SequenceId(sequence.id().index()), sequence.prompt(), sequence.salt(),
-                sequence.computed());
+                sequence.public_tokens(), sequence.computed());
 }
 
 AdmitAnswer EngineLoop::ResumePinned(Sequence& sequence, double headroom) {

@@ -53,6 +53,7 @@ Request MixedRequest(Random& random) {
   if (random.Below(2) == 0) request.logprobs = 2;
   if (random.Below(8) == 0) request.prompt_logprobs = 1;
   if (random.Below(6) == 0) request.cache_salt = "tenant";
+  if (request.prompt.size() > 60 && random.Below(2) == 0) request.isolate_after = 60;
   if (random.Below(8) == 0) request.reuse = false;
   if (random.Below(2) == 0) request.sampling = {.temperature = 1.5f, .seed = random.Next()};
   if (random.Below(6) == 0) request.stop = {"ab", "\n\n"};

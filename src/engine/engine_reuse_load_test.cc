@@ -48,6 +48,9 @@ Request TreeRequest(Random& random) {
   request.logprobs = 2;
   const char* salts[] = {"", "", "", "tenant"};
   request.cache_salt = salts[random.Below(4)];
+  if (random.Below(2) == 0) {
+    request.isolate_after = static_cast<uint32_t>(random.Below(request.prompt.size() + 1));
+  }
   request.reuse = random.Below(8) != 0;
   if (random.Below(8) == 0) request.prompt_logprobs = 1;
   if (random.Below(3) == 0) {

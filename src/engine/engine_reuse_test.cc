@@ -382,6 +382,61 @@ TEST(EngineReuse, IsolatedRequestsReuseNothingNotEvenTheirOwn) {
       << "nobody could find it";
 }
 
+// One text before what is each tenant's own, under every way of isolating.
+TEST(EngineReuse, TenantsComputeWhatTheyDeclarePublicOnceAndReuseNothingElseOfEachOther) {
+  Cold cold;
+  Request request = PromptRequest(Forked(6, 50, 7, 20));
+  request.isolate_after = 50;
+  const Answer alone = cold(request);
+  for (const IsolateKind isolate : {IsolateKind::kOff, IsolateKind::kKey, IsolateKind::kRequest}) {
+    SCOPED_TRACE(IsolateName(isolate));
+    EngineOptions options = ReuseOptions();
+    options.isolate = isolate;
+    auto engine = MakeEngine(options);
+    const auto ask = [&](const char* tenant, uint32_t isolate_after) {
+      Request one = request;
+      one.isolate_after = isolate_after;
+      (isolate == IsolateKind::kKey ? one.isolation_key : one.cache_salt) = tenant;
+      const Answer answer = Ask(*engine, one);
+      ExpectReasonForEveryToken(answer);
+      ExpectSame(answer, alone);
+      return answer.cached_tokens;
+    };
+    EXPECT_EQ(ask("a", 50), 0u);
+    EXPECT_EQ(ask("b", 50), 48u);
+    EXPECT_EQ(ask("c", 49), 48u);
+    EXPECT_EQ(ask("d", 47), 0u);  // shares less: 32 tokens, where nobody left a checkpoint
+    EXPECT_EQ(ask("e", 15), 0u);
+    EXPECT_EQ(ask("b", 50), isolate == IsolateKind::kRequest ? 48u : 70u);
+    EXPECT_EQ(ask("a", 0), 0u);
+    // Who is not isolated shares it too.
+    EXPECT_EQ(ask("", 0), isolate == IsolateKind::kOff ? 48u : 0u);
+  }
+}
+
+TEST(EngineReuse, TenantsThatComeTogetherWaitForThePublicPartAlone) {
+  Cold cold;
+  auto engine = MakeEngine(ReuseOptions());
+  std::vector<Request> requests(4);
+  HeldLoop held(*engine);
+  const uint64_t before = engine->Stats().prompt_tokens;
+  std::vector<Client> clients(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i] = PromptRequest(Forked(6, 64, 7, 40));  // the same, all of it
+    requests[i].cache_salt = std::string(1, static_cast<char>('a' + i));
+    requests[i].isolate_after = 64;
+    ASSERT_TRUE(engine->Submit(requests[i], clients[i].sink()));
+  }
+  held.Release();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Answer answer = clients[i].Wait();
+    EXPECT_EQ(answer.cached_tokens, i == 0 ? 0u : 64u);
+    ExpectSame(answer, cold(requests[i]));
+  }
+  EXPECT_EQ(engine->Stats().joins, 3u);
+  EXPECT_EQ(engine->Stats().prompt_tokens - before, 64u + 4 * 40u);
+}
+
 TEST(EngineReuse, PromptLogprobsAreComputedWhateverIsKnown) {
   Cold cold;
   auto engine = MakeEngine(ReuseOptions());

@@ -233,6 +233,9 @@ TEST(Engine, BadRequestsAreRefusedByName) {
   request = ToyRequest(4, 4);
   request.cache_salt = std::string(257, 's');
   EXPECT_NE(refusal(request).find("cache_salt has 257 bytes"), std::string::npos);
+  request = ToyRequest(4, 4);
+  request.isolate_after = 5;
+  EXPECT_NE(refusal(request).find("isolate_after is 5, expected 0 to 4"), std::string::npos);
   for (uint32_t bad : {0u, 5u}) {
     request = ToyRequest(4, 4);
     request.checkpoint_at = {4, bad};

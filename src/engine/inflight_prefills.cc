@@ -35,12 +35,16 @@ size_t InflightPrefills::IndexOf(SequenceId id) const {
 }
 
 void InflightPrefills::Add(SequenceId id, std::span<const TokenId> prompt, std::string_view salt,
-                           uint32_t position) {
+                           uint32_t public_tokens, uint32_t position) {
   TESSERA_CHECK(position < prompt.size());
   TESSERA_CHECK(IndexOf(id) == prefills_.size());
   const auto after = [](SequenceId key, const Prefill& prefill) { return key < prefill.id; };
   const auto at = std::upper_bound(prefills_.begin(), prefills_.end(), id, after);
-  prefills_.insert(at, {.id = id, .prompt = prompt, .salt = salt, .position = position});
+  prefills_.insert(at, {.id = id,
+                        .prompt = prompt,
+                        .salt = salt,
+                        .public_tokens = public_tokens,
+                        .position = position});
 }
 
 void InflightPrefills::Advance(SequenceId id, uint32_t position) {
@@ -67,11 +71,15 @@ uint32_t InflightPrefills::JoinPosition(const JoinQuery& query, const Prefill& p
   uint32_t limit = std::min(query.usable_limit, static_cast<uint32_t>(producer.prompt.size()));
   // The row after the whole prompt is kept only by one whose prompt ends there too.
   if (limit == size && producer.prompt.size() != size) limit = size - 1;
+  // Where both are private they meet only in the same place of the same salt.
+  if (producer.salt != query.salt || producer.public_tokens != query.public_tokens) {
+    limit = std::min({limit, producer.public_tokens, query.public_tokens});
+  }
   limit -= limit % grid_;
   floor = std::max(floor, producer.position);
   if (limit <= floor) return 0;
   // Most prompts that agree no further than the best one so far differ right there.
-  if (producer.prompt[floor] != query.prompt[floor] || producer.salt != query.salt) return 0;
+  if (producer.prompt[floor] != query.prompt[floor]) return 0;
   const uint32_t common = CommonPrefix(query.prompt.first(limit), producer.prompt.first(limit));
   const uint32_t position = common - common % grid_;
   return position > floor ? position : 0;

@@ -12,7 +12,8 @@
 // that the producer's state is published there, and holds the request back until WillReach is
 // false. A producer that takes no more boundaries (SequenceState::AddCut) is not waited for.
 //
-// J1  Only prompts of equal salt are ever compared, and only whole tokens from the first one on.
+// J1  Only prompts of equal salt, or what both of them declare public, are ever compared, and only
+//     whole tokens from the first one on.
 // J2  What Best returns lies ahead of the producer, on the grid, within what the request may use,
 //     and saves it more than kLeastJoinTokens.
 // J3  A producer arrived before the request that waits for it. So waits form no cycle, and a
@@ -40,6 +41,7 @@ struct JoinQuery {
   SequenceId id;
   std::span<const TokenId> prompt;
   std::string_view salt;
+  uint32_t public_tokens = 0;  // of the prompt, that all may find (PublicTokens)
   // The longest prefix of use: the prompt's size when its last row is (the request starts from the
   // kept row), one less otherwise.
   uint32_t usable_limit = 0;
@@ -59,7 +61,7 @@ class InflightPrefills {
   // A prefill starts with `position` tokens known, fewer than the prompt has. The bytes that
   // `prompt` and `salt` view stay where they are until it is forgotten.
   void Add(SequenceId id, std::span<const TokenId> prompt, std::string_view salt,
-           uint32_t position);
+           uint32_t public_tokens, uint32_t position);
   // More of it is computed. Does nothing for one that is not in flight.
   void Advance(SequenceId id, uint32_t position);
   void Remove(SequenceId id);
@@ -77,6 +79,7 @@ class InflightPrefills {
     SequenceId id;
     std::span<const TokenId> prompt;
     std::string_view salt;
+    uint32_t public_tokens = 0;
     uint32_t position = 0;
   };
   size_t IndexOf(SequenceId id) const;  // size() when it is not in flight

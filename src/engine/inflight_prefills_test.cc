@@ -7,33 +7,47 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/random.h"
+#include "memory/store/state_store.h"
 
 namespace tessera {
 namespace {
 
+constexpr uint32_t kAll = std::numeric_limits<uint32_t>::max();  // public
+
 struct FakePrefill {
   std::vector<TokenId> prompt;
   std::string salt;
+  uint32_t isolate_after = 0;
   uint32_t position = 0;
+
+  uint32_t public_tokens() const { return PublicTokens(salt, isolate_after); }
+  // Where the state of its first tokens is kept.
+  std::string PlaceOf(uint32_t tokens) const {
+    if (tokens <= public_tokens()) return "everybody's";
+    return salt + " from " + std::to_string(public_tokens());
+  }
 };
 using Prefills = std::map<SequenceId, FakePrefill>;
 
 // Tries every position with every prefill, token by token.
-std::optional<Join> SlowBest(const Prefills& prefills, uint32_t grid, const JoinQuery& query) {
+std::optional<Join> SlowBest(const Prefills& prefills, uint32_t grid, const JoinQuery& query,
+                             const FakePrefill& fresh) {
   std::optional<Join> best;
   for (const auto& [id, prefill] : prefills) {
-    if (!(id < query.id) || prefill.salt != query.salt) continue;
+    if (!(id < query.id)) continue;
     for (uint32_t position = 1; position <= query.usable_limit; ++position) {
       if (position > prefill.prompt.size()) continue;
       if (prefill.prompt[position - 1] != query.prompt[position - 1]) break;
       const bool whole = position == query.prompt.size();
       if (whole && prefill.prompt.size() != query.prompt.size()) continue;
+      if (prefill.PlaceOf(position) != fresh.PlaceOf(position)) continue;
       if (position % grid != 0 || position <= prefill.position) continue;
       if (position <= query.already_reusable + kLeastJoinTokens) continue;
       if (!best || position > best->position) best = Join{id, position};
@@ -65,13 +79,17 @@ TEST(InflightPrefills, JoinsAreThoseOfTheBruteForceTwin) {
     Prefills twin;
     for (uint64_t next = 1; next <= 60; ++next) {
       const SequenceId id(next);
-      FakePrefill fresh{ForkingPrompt(random), salts[random.Below(3)], 0};
+      FakePrefill fresh{ForkingPrompt(random), salts[random.Below(3)],
+                        static_cast<uint32_t>(40 * random.Below(4))};
       const auto size = static_cast<uint32_t>(fresh.prompt.size());
-      JoinQuery query{.id = id, .prompt = fresh.prompt, .salt = fresh.salt};
+      JoinQuery query{.id = id,
+                      .prompt = fresh.prompt,
+                      .salt = fresh.salt,
+                      .public_tokens = fresh.public_tokens()};
       query.usable_limit = size - static_cast<uint32_t>(random.Below(2));
       query.already_reusable = random.Below(2) == 0 ? 0 : static_cast<uint32_t>(random.Below(size));
       const std::optional<Join> best = inflight.Best(query);
-      const std::optional<Join> expected = SlowBest(twin, grid, query);
+      const std::optional<Join> expected = SlowBest(twin, grid, query, fresh);
       ASSERT_EQ(best.has_value(), expected.has_value());
       if (best) {
         ASSERT_EQ(best->producer, expected->producer);
@@ -81,7 +99,7 @@ TEST(InflightPrefills, JoinsAreThoseOfTheBruteForceTwin) {
         whole += best->position == size;
       }
       const auto at = twin.emplace(id, std::move(fresh)).first;
-      inflight.Add(id, at->second.prompt, at->second.salt, 0);
+      inflight.Add(id, at->second.prompt, at->second.salt, at->second.public_tokens(), 0);
       for (uint64_t other = 1; other <= next; ++other) {
         const auto found = twin.find(SequenceId(other));
         const auto position = found == twin.end() ? 5 : found->second.position + 9;
@@ -115,6 +133,7 @@ class Joins : public ::testing::Test {
     return inflight_.Best({.id = SequenceId(9),
                            .prompt = prompt_,
                            .salt = salt,
+                           .public_tokens = PublicTokens(salt, 0),
                            .usable_limit = static_cast<uint32_t>(prompt_.size()) - 1,
                            .already_reusable = reusable});
   }
@@ -124,7 +143,7 @@ class Joins : public ::testing::Test {
 };
 
 TEST_F(Joins, AnotherSaltIsNoProducer) {
-  inflight_.Add(SequenceId(1), prompt_, "a", 0);
+  inflight_.Add(SequenceId(1), prompt_, "a", 0, 0);
   EXPECT_FALSE(Best());
   EXPECT_FALSE(Best("b"));
   ASSERT_TRUE(Best("a"));
@@ -134,7 +153,7 @@ TEST_F(Joins, AnotherSaltIsNoProducer) {
 TEST_F(Joins, OnlyOneThatIsStillBehindTheCommonPoint) {
   std::vector<TokenId> other = prompt_;
   other[60] = -1;
-  inflight_.Add(SequenceId(1), other, "", 0);
+  inflight_.Add(SequenceId(1), other, "", kAll, 0);
   EXPECT_EQ(Best()->position, 60u);
   inflight_.Advance(SequenceId(1), 59);
   EXPECT_TRUE(Best());
@@ -145,25 +164,25 @@ TEST_F(Joins, OnlyOneThatIsStillBehindTheCommonPoint) {
 }
 
 TEST_F(Joins, OnlyWhenItSavesMoreThanAGroup) {
-  inflight_.Add(SequenceId(1), prompt_, "", 0);
+  inflight_.Add(SequenceId(1), prompt_, "", kAll, 0);
   EXPECT_TRUE(Best("", 99 - kLeastJoinTokens - 1));
   EXPECT_FALSE(Best("", 99 - kLeastJoinTokens));
 }
 
 // Otherwise two could wait for each other, and a stream of new ones could hold one back for ever.
 TEST_F(Joins, OnlyWithOneThatArrivedBefore) {
-  inflight_.Add(SequenceId(10), prompt_, "", 0);
+  inflight_.Add(SequenceId(10), prompt_, "", kAll, 0);
   EXPECT_FALSE(Best());
-  inflight_.Add(SequenceId(8), prompt_, "", 0);
+  inflight_.Add(SequenceId(8), prompt_, "", kAll, 0);
   EXPECT_EQ(Best()->producer, SequenceId(8));
 }
 
 TEST_F(Joins, TheLongestAndOfThoseTheOldest) {
   std::vector<TokenId> shorter = prompt_;
   shorter[50] = -1;
-  inflight_.Add(SequenceId(7), prompt_, "", 0);
-  inflight_.Add(SequenceId(2), shorter, "", 0);
-  inflight_.Add(SequenceId(5), prompt_, "", 0);
+  inflight_.Add(SequenceId(7), prompt_, "", kAll, 0);
+  inflight_.Add(SequenceId(2), shorter, "", kAll, 0);
+  inflight_.Add(SequenceId(5), prompt_, "", kAll, 0);
   EXPECT_EQ(Best()->producer, SequenceId(5));
   EXPECT_EQ(Best()->position, 99u);
   inflight_.Remove(SequenceId(5));
@@ -175,20 +194,23 @@ TEST_F(Joins, TheLongestAndOfThoseTheOldest) {
 // A longer prompt passes the point where this one ends, but computes no row there.
 TEST_F(Joins, AWholePromptOnlyWithOneThatEndsThereToo) {
   const auto best = [&] {
-    return inflight_.Best(
-        {.id = SequenceId(9), .prompt = prompt_, .salt = "", .usable_limit = 100});
+    return inflight_.Best({.id = SequenceId(9),
+                           .prompt = prompt_,
+                           .salt = "",
+                           .public_tokens = kAll,
+                           .usable_limit = 100});
   };
   const std::vector<TokenId> longer = Counting(130);
-  inflight_.Add(SequenceId(1), longer, "", 0);
+  inflight_.Add(SequenceId(1), longer, "", kAll, 0);
   EXPECT_EQ(best()->position, 99u);
-  inflight_.Add(SequenceId(2), prompt_, "", 0);
+  inflight_.Add(SequenceId(2), prompt_, "", kAll, 0);
   EXPECT_EQ(best()->position, 100u);
   EXPECT_EQ(best()->producer, SequenceId(2));
 }
 
 TEST_F(Joins, APromptThatContinuesAnotherJoinsAtItsEnd) {
   const std::vector<TokenId> shorter = Counting(40);
-  inflight_.Add(SequenceId(1), shorter, "", 0);
+  inflight_.Add(SequenceId(1), shorter, "", kAll, 0);
   EXPECT_EQ(Best()->position, 40u);
   inflight_.Advance(SequenceId(1), 40);  // done: forgotten
   EXPECT_EQ(inflight_.size(), 0u);
@@ -197,8 +219,12 @@ TEST_F(Joins, APromptThatContinuesAnotherJoinsAtItsEnd) {
 TEST(InflightPrefillsGrid, JoinsLieOnTheGrid) {
   const std::vector<TokenId> prompt = Counting(100);
   InflightPrefills inflight(32);
-  inflight.Add(SequenceId(1), prompt, "", 90);
-  const JoinQuery query = {.id = SequenceId(2), .prompt = prompt, .salt = "", .usable_limit = 100};
+  inflight.Add(SequenceId(1), prompt, "", kAll, 90);
+  const JoinQuery query = {.id = SequenceId(2),
+                           .prompt = prompt,
+                           .salt = "",
+                           .public_tokens = kAll,
+                           .usable_limit = 100};
   EXPECT_EQ(inflight.Best(query)->position, 96u);
   inflight.Advance(SequenceId(1), 96);
   EXPECT_FALSE(inflight.Best(query));  // 97, 98 … are not on it
@@ -207,14 +233,14 @@ TEST(InflightPrefillsGrid, JoinsLieOnTheGrid) {
 TEST(InflightPrefillsDeathTest, AddingOneTwiceIsABug) {
   const std::vector<TokenId> prompt = Counting(10);
   InflightPrefills inflight;
-  inflight.Add(SequenceId(1), prompt, "", 0);
-  EXPECT_DEATH(inflight.Add(SequenceId(1), prompt, "", 0), "IndexOf");
+  inflight.Add(SequenceId(1), prompt, "", kAll, 0);
+  EXPECT_DEATH(inflight.Add(SequenceId(1), prompt, "", kAll, 0), "IndexOf");
 }
 
 TEST(InflightPrefillsDeathTest, APromptWithNothingLeftIsNotInFlight) {
   const std::vector<TokenId> prompt = Counting(10);
   InflightPrefills inflight;
-  EXPECT_DEATH(inflight.Add(SequenceId(1), prompt, "", 10), "position");
+  EXPECT_DEATH(inflight.Add(SequenceId(1), prompt, "", kAll, 10), "position");
 }
 
 }  // namespace

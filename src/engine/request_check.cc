@@ -92,6 +92,10 @@ Status CheckReuse(const Request& request) {
     return InvalidArgument(fmt::format("isolation_key has {} bytes, at most {} are allowed",
                                        request.isolation_key.size(), kMaxSaltBytes));
   }
+  if (request.isolate_after > request.prompt.size()) {
+    return InvalidArgument(fmt::format("isolate_after is {}, expected 0 to {}, the prompt's tokens",
+                                       request.isolate_after, request.prompt.size()));
+  }
   if (request.checkpoint_at.size() > kMaxCheckpoints) {
     return InvalidArgument(fmt::format("checkpoint_at has {} positions, at most {} are allowed",
                                        request.checkpoint_at.size(), kMaxCheckpoints));

@@ -52,6 +52,8 @@ class Sequence {
   void set_salt(std::string salt) { salt_ = std::move(salt); }
   RequestId id() const { return id_; }
   const std::string& salt() const { return salt_; }
+  // Of its tokens, how many all may find.
+  uint32_t public_tokens() const { return PublicTokens(salt_, request_.isolate_after); }
   const Request& request() const { return request_; }
   uint32_t prompt_size() const { return prompt_size_; }
   uint64_t max_positions() const { return uint64_t{prompt_size_} + request_.max_tokens; }

@@ -90,6 +90,7 @@ void PlanBoundaries(const PlacementInput& input, std::vector<PlannedBoundary>* b
     }
   }
   planner.AddNamed(input.named);
+  planner.AddNamed({&input.public_tokens, 1});
   planner.SortFrom(0);
 }
 

@@ -11,7 +11,8 @@
 //                 happens on LFM2 only (memory/geometry/kept_rows.h), where the mark is 16 tokens back
 //   branch        where the prompt leaves what is known: the second request to share a beginning
 //                 shows where it ends, the third finds a checkpoint there
-//   named         positions the client gave, under every policy
+//   named         positions the client gave, under every policy, and where what it shares with
+//                 other salts ends
 //   message ends  the default's; of more than kMessageEndsMax in one prompt the first, which is the
 //                 end of what many conversations begin with, and the last, to which turns are taken
 //                 back. A conversation that grows turn by turn has left those between before. One
@@ -59,6 +60,7 @@ struct PlacementInput {
   bool keeps_rows = false;
   std::span<const uint32_t> named;         // any order; those outside the prompt are ignored
   std::span<const uint32_t> message_ends;  // likewise
+  uint32_t public_tokens = 0;              // isolation.h; 0, or beyond the prompt: no end of them
   uint32_t price_tokens = 0;               // 0: no marks and no spare ones
   bool plentiful = false;                  // a quarter of the state memory is free
 };

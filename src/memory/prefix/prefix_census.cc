@@ -35,11 +35,11 @@ bool PrefixIndex::MarkPath(NodeId boundary, CensusPaper* paper) const {
   uint8_t found = kUnknown;
   while (found == kUnknown) {
     const Node& node = tree_.at(end);
-    if (node.has(PrefixTree::kNamespace)) {
+    if (node.position == 0) {
       found = kComplete;
     } else if (paper->nodes[end.index()] != kUnknown) {
       found = paper->nodes[end.index()];
-    } else if (has_attention() && !BlockOffered(node)) {
+    } else if (has_attention() && !node.has(PrefixTree::kNamespace) && !BlockOffered(node)) {
       found = paper->nodes[end.index()] = kBroken;
     } else {
       end = NodeId(node.parent);

@@ -52,7 +52,7 @@ PrefixIndex::Worth PrefixIndex::WorthOf(NodeId id, int pool) const {
   NodeId at = id;
   while (true) {
     const Node& node = tree_.at(at);
-    if (node.has(PrefixTree::kNamespace)) break;
+    if (node.position == 0) break;
     if (at != id && node.checkpoint != PrefixTree::kNone) break;
     if (at != id && (node.child_count > 1 || node.holds > 0)) freeing = false;
     if (freeing && node.block != PrefixTree::kNone) {

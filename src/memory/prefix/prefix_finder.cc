@@ -8,7 +8,9 @@ namespace tessera {
 
 Match PrefixFinder::Run() {
   match_.report.prompt_tokens = static_cast<uint32_t>(query_.prompt.size());
-  node_ = tree_.FindNamespace(rules_.contract_id, query_.salt, &next_hash_);
+  const NodeId root = tree_.root();
+  next_hash_ = PrefixTree::NamespaceHash(tree_.at(root).path_hash, rules_.contract_id, first_salt_);
+  node_ = tree_.FindNamespace(root, rules_.contract_id, first_salt_);
   if (node_.valid()) {
     WalkGroups();
     FindDivergence();
@@ -23,14 +25,23 @@ Match PrefixFinder::Run() {
 void PrefixFinder::HashAhead(uint64_t hash, size_t first, Hashes* hashes) const {
   const size_t groups = query_.prompt.size() / kGroupTokens;
   for (size_t i = 0; i < kAhead && first + i < groups; ++i) {
+    if (first + i == private_group_) hash = SaltHash(hash);
     hash = (*hashes)[i] = PrefixTree::ChildHash(hash, Group(first + i));
     tree_.Prefetch(hash);
   }
 }
 
-bool PrefixFinder::Descend(uint64_t hash, std::span<const TokenId> tokens) {
-  TryTails();
+bool PrefixFinder::EnterNamespace() {
+  const NodeId space = tree_.FindNamespace(node_, rules_.contract_id, query_.salt);
+  if (space.valid()) node_ = space;
+  return space.valid();
+}
+
+bool PrefixFinder::Descend(size_t group, uint64_t hash) {
+  const std::span<const TokenId> tokens = Group(group);
   next_hash_ = hash;
+  if (group == private_group_ && !EnterNamespace()) return false;
+  TryTails();
   const NodeId child = tree_.Find(node_, hash, tokens);
   if (!child.valid()) return false;
   node_ = child;
@@ -48,13 +59,20 @@ void PrefixFinder::WalkGroups() {
     for (size_t i = 0; i < count; ++i) tree_.PrefetchNode(hashes[i]);
     HashAhead(hashes[count - 1], first + count, &next);
     for (size_t i = 0; i < count; ++i) {
-      if (!Descend(hashes[i], Group(first + i))) return;
+      if (!Descend(first + i, hashes[i])) return;
     }
     hashes = next;
   }
-  TryTails();
+  TryEnd(groups);
+}
+
+void PrefixFinder::TryEnd(size_t groups) {
   const size_t left = query_.prompt.size() - groups * kGroupTokens;
-  if (left > 0) next_hash_ = PrefixTree::ChildHash(next_hash_, query_.prompt.last(left));
+  if (left == 0) return;
+  const bool is_private = groups == private_group_;
+  if (is_private) next_hash_ = SaltHash(next_hash_);
+  next_hash_ = PrefixTree::ChildHash(next_hash_, query_.prompt.last(left));
+  if (!is_private || EnterNamespace()) TryTails();
 }
 
 bool PrefixFinder::HasAttention(const PrefixTree::Node& node) const {
@@ -100,7 +118,10 @@ void PrefixFinder::Visit(NodeId id, bool attention) {
 void PrefixFinder::FindDivergence() {
   MatchReport& report = match_.report;
   const uint32_t position = tree_.at(node_).position;
-  const uint32_t shared = tree_.SharedWithChildren(node_, query_.prompt.subspan(position));
+  // Everybody's ways on are not those of a path that ceases to be everybody's here.
+  const bool at_end = position == public_tokens_ && !tree_.at(node_).has(PrefixTree::kNamespace);
+  const uint32_t shared =
+      at_end ? 0 : tree_.SharedWithChildren(node_, query_.prompt.subspan(position));
   report.diverged_at = std::max(known_node_, position + shared);
   match_.own_way = tree_.at(node_).child_count > 0 || report.diverged_at >= report.prompt_tokens;
   if (!rules_.recurrent) report.recurrent = report.attention;
@@ -138,9 +159,10 @@ ComputeReason PrefixFinder::KnownReason() const {
 
 // Why the rest is not known at all.
 ComputeReason PrefixFinder::UnknownReason() const {
-  const bool nothing = match_.report.diverged_at == 0;
+  const uint32_t known = match_.report.diverged_at;
   if (tree_.WasThere(next_hash_)) return ComputeReason::kEvicted;
-  if (nothing) return query_.salt.empty() ? ComputeReason::kCold : ComputeReason::kSalt;
+  if (known == public_tokens_) return ComputeReason::kSalt;
+  if (known == 0) return ComputeReason::kCold;
   return tree_.at(node_).child_count > 0 ? ComputeReason::kDiverged : ComputeReason::kCold;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "memory/prefix/isolation.h"
 #include "memory/prefix/prefix_finder.h"
 
 namespace tessera {
@@ -32,6 +33,8 @@ PublishPath& PublishPath::operator=(PublishPath&& other) noexcept {
   TESSERA_CHECK(!node_.valid());
   node_ = std::exchange(other.node_, NodeId());
   position_ = other.position_;
+  isolate_at_ = other.isolate_at_;
+  salt_ = other.salt_;
   clears_ = other.clears_;
   return *this;
 }
@@ -120,7 +123,7 @@ void PrefixIndex::RefBlocks(LedgerLock& lock, NodeId from, uint32_t down_to, boo
   uint32_t last = PrefixTree::kNone;
   for (NodeId id = from; tree_.at(id).position > down_to;) {
     Node& node = tree_.at(id);
-    if (node.block != last) {
+    if (node.block != last && !node.has(PrefixTree::kNamespace)) {
       last = node.block;
       const EntryId block(EntryType::kBlock, last);
       if (ref) {
@@ -139,10 +142,10 @@ void PrefixIndex::ListGroupPages(LedgerLock& lock, const Lease& lease,
   TESSERA_DCHECK(lock.Guards(*ledger_));
   if (!has_attention()) return;
   NodeId id = lease.boundary_;
-  for (size_t group = pages.size(); group > 0; --group) {
+  for (size_t group = pages.size(); group > 0; id = NodeId(tree_.at(id).parent)) {
     const Node& node = tree_.at(id);
-    pages[group - 1] = ledger_->pages(EntryId(EntryType::kBlock, node.block))[0];
-    id = NodeId(node.parent);
+    if (node.has(PrefixTree::kNamespace)) continue;
+    pages[--group] = ledger_->pages(EntryId(EntryType::kBlock, node.block))[0];
   }
 }
 
@@ -168,20 +171,23 @@ void PrefixIndex::Release(LedgerLock& lock, Lease* lease) {
 
 // ---- Publishing.
 
-PublishPath PrefixIndex::OpenPath(LedgerLock& lock, std::string_view salt, const Lease& lease) {
+PublishPath PrefixIndex::OpenPath(LedgerLock& lock, const PrefixQuery& query, const Lease& lease) {
   TESSERA_DCHECK(lock.Guards(*ledger_));
   PublishPath path;
+  path.salt_ = query.salt;
+  path.isolate_at_ = PublicTokens(query.salt, query.isolate_after);
   if (lease.boundary_.valid()) {
     path.node_ = lease.boundary_;
+    // A path's end is what others may share: of a tail the node above it, and above its namespace.
     if (tree_.at(path.node_).length < kGroupTokens) {
+      path.node_ = NodeId(tree_.at(path.node_).parent);
+    }
+    while (tree_.at(path.node_).position > 0 && tree_.at(path.node_).has(PrefixTree::kNamespace)) {
       path.node_ = NodeId(tree_.at(path.node_).parent);
     }
     path.position_ = tree_.at(path.node_).position;
   } else {
-    path.node_ = tree_.AddNamespace(options_.contract_id, salt);
-    if (!path.node_.valid() && EvictForNode(lock)) {
-      path.node_ = tree_.AddNamespace(options_.contract_id, salt);
-    }
+    path.node_ = AddNamespace(lock, tree_.root(), path.isolate_at_ > 0 ? "" : query.salt);
   }
   if (path.node_.valid()) tree_.Hold(path.node_);
   path.clears_ = clears_;
@@ -199,6 +205,14 @@ void PrefixIndex::ClosePath(LedgerLock& lock, PublishPath* path) {
   PruneFrom(lock, node);
 }
 
+NodeId PrefixIndex::AddNamespace(LedgerLock& lock, NodeId parent, std::string_view salt) {
+  NodeId node = tree_.AddNamespace(parent, options_.contract_id, salt);
+  if (!node.valid() && EvictForNode(lock)) {
+    node = tree_.AddNamespace(parent, options_.contract_id, salt);
+  }
+  return node;
+}
+
 NodeId PrefixIndex::AddNode(LedgerLock& lock, NodeId parent, std::span<const TokenId> tokens) {
   const uint64_t hash = PrefixTree::ChildHash(tree_.at(parent).path_hash, tokens);
   NodeId node = tree_.Find(parent, hash, tokens);
@@ -213,10 +227,23 @@ NodeId PrefixIndex::AddNode(LedgerLock& lock, NodeId parent, std::span<const Tok
   return node;
 }
 
+NodeId PrefixIndex::AddAfter(LedgerLock& lock, const PublishPath& path,
+                             std::span<const TokenId> tokens) {
+  if (!EndsPublicPart(path)) return AddNode(lock, path.node_, tokens);
+  const NodeId space = AddNamespace(lock, path.node_, path.salt_);
+  if (!space.valid()) return space;
+  tree_.Hold(space);  // evicting for a node may take what else hangs there
+  const NodeId node = AddNode(lock, space, tokens);
+  tree_.Unhold(space);
+  if (!node.valid()) PruneFrom(lock, space);
+  Consider(lock, path.node_);
+  return node;
+}
+
 bool PrefixIndex::PublishGroup(LedgerLock& lock, PublishPath* path, std::span<const TokenId> tokens,
                                PageId page) {
   TESSERA_CHECK(path->open() && tokens.size() == kGroupTokens);
-  const NodeId node = AddNode(lock, path->node_, tokens);
+  const NodeId node = AddAfter(lock, *path, tokens);
   if (!node.valid()) {
     ClosePath(lock, path);
     return false;
@@ -243,15 +270,17 @@ NodeId PrefixIndex::PublishTail(LedgerLock& lock, const PublishPath& path,
                                 std::span<const TokenId> tokens, PageId page) {
   TESSERA_CHECK(path.open() && tokens.size() < kGroupTokens);
   if (tokens.empty()) return path.node_;
-  const NodeId node = AddNode(lock, path.node_, tokens);
+  const NodeId node = AddAfter(lock, path, tokens);
   if (node.valid() && page.valid()) CiteBlock(lock, node, page);
   return node;
 }
 
 NodeId PrefixIndex::FindTail(const PublishPath& path, std::span<const TokenId> tokens) const {
   if (tokens.empty()) return path.node_;
-  return tree_.Find(path.node_, PrefixTree::ChildHash(tree_.at(path.node_).path_hash, tokens),
-                    tokens);
+  NodeId node = path.node_;
+  if (EndsPublicPart(path)) node = tree_.FindNamespace(node, options_.contract_id, path.salt_);
+  if (!node.valid()) return node;
+  return tree_.Find(node, PrefixTree::ChildHash(tree_.at(node).path_hash, tokens), tokens);
 }
 
 // The node's tokens lie in `page`; nothing when it has a block already (N5).
@@ -336,13 +365,14 @@ bool PrefixIndex::IsBoundary(NodeId id) const {
 
 bool PrefixIndex::IsSalted(NodeId id) const {
   while (!tree_.at(id).has(PrefixTree::kNamespace)) id = NodeId(tree_.at(id).parent);
-  return id != tree_.FindNamespace(options_.contract_id, "", nullptr);
+  return id != tree_.FindNamespace(tree_.root(), options_.contract_id, "");
 }
 
 std::vector<TokenId> PrefixIndex::PrefixOf(NodeId id, size_t count) const {
   std::vector<TokenId> tokens(std::min<size_t>(count, tree_.at(id).position));
-  for (; !tree_.at(id).has(PrefixTree::kNamespace); id = NodeId(tree_.at(id).parent)) {
+  for (; tree_.at(id).position > 0; id = NodeId(tree_.at(id).parent)) {
     const Node& node = tree_.at(id);
+    if (node.has(PrefixTree::kNamespace)) continue;
     const size_t begin = node.position - node.length;
     for (size_t i = begin; i < std::min<size_t>(node.position, tokens.size()); ++i) {
       tokens[i] = node.tokens[i - begin];

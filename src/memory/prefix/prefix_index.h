@@ -16,7 +16,8 @@
 //     What is being reclaimed is not offered.
 // N3  Whoever adopts holds a ref on every member it will read: nothing of it can be reclaimed.
 //     Releasing takes exactly those refs back.
-// N4  Paths of different contract ids or salts share no node.
+// N4  Paths of different contract ids share no node, those of different salts only nodes of tokens
+//     that both declare public (isolation.h).
 // N5  What is published is immutable; a member that is there already is not replaced.
 // N6  Eviction takes what is worth least first (eviction.h), leaves before what they hang on, and nothing
 //     that is held or pinned. When only what hangs below something held is left it is taken all the
@@ -53,7 +54,8 @@ namespace tessera {
 struct PrefixQuery {
   std::span<const TokenId> prompt;
   std::string_view salt;
-  bool from_row = false;  // a reuse of the whole prompt is of use
+  uint32_t isolate_after = 0;  // tokens that are public although there is a salt (isolation.h)
+  bool from_row = false;       // a reuse of the whole prompt is of use
 };
 
 struct Match {
@@ -90,7 +92,8 @@ class Lease {
   EntryId row_;
 };
 
-// Where a sequence publishes next: a full node (or its namespace) that its hold keeps alive.
+// Where a sequence publishes next: a full node, or the namespace that its paths begin in, which its
+// hold keeps alive.
 class PublishPath {
  public:
   PublishPath() = default;
@@ -105,6 +108,8 @@ class PublishPath {
   friend class PrefixIndex;
   NodeId node_;
   uint32_t position_ = 0;
+  uint32_t isolate_at_ = 0;  // what follows this position hangs under the salt there
+  std::string_view salt_;
   uint64_t clears_ = 0;  // when it was opened
 };
 
@@ -158,9 +163,10 @@ class PrefixIndex : public EntryIndex {
   // The request that looked up goes ahead: counts it, in statistics and for what it starts from.
   void CountLookup(LedgerLock& lock, const Match& match);
 
-  // Opens where the match ends (or at the start of the salt's paths), for publishing what comes
-  // after it. Not open when every node is in use.
-  PublishPath OpenPath(LedgerLock& lock, std::string_view salt, const Lease& lease);
+  // Opens where the lease ends, or at the start of the query's paths, for publishing what comes
+  // after it. Not open when every node is in use. The bytes of the query's salt stay where they are
+  // until it is closed.
+  PublishPath OpenPath(LedgerLock& lock, const PrefixQuery& query, const Lease& lease);
   void ClosePath(LedgerLock& lock, PublishPath* path);
   // Closes it when a Clear has marked to go what it continues: nothing after that could be found.
   void CloseIfCleared(LedgerLock& lock, PublishPath* path);
@@ -235,6 +241,13 @@ class PrefixIndex : public EntryIndex {
   bool has_attention() const { return options_.attention_pool >= 0; }
   bool has_recurrent() const { return options_.state_pool >= 0; }
 
+  NodeId AddNamespace(LedgerLock& lock, NodeId parent, std::string_view salt);
+  static bool EndsPublicPart(const PublishPath& path) {
+    return path.position_ > 0 && path.position_ == path.isolate_at_;
+  }
+  // A node after the path's end: under it, or in the salt's namespace where everybody's tokens end.
+  // Invalid when there is none for it.
+  NodeId AddAfter(LedgerLock& lock, const PublishPath& path, std::span<const TokenId> tokens);
   void RefBlocks(LedgerLock& lock, NodeId from, uint32_t down_to, bool ref);
   void CiteBlock(LedgerLock& lock, NodeId node, PageId page);
   void UnciteBlock(NodeId node);

@@ -14,6 +14,7 @@
 
 #include "base/random.h"
 #include "memory/ledger/ledger_cases.h"
+#include "memory/prefix/isolation.h"
 #include "memory/prefix/prefix_index.h"
 
 #ifndef TESSERA_MODEL_OPERATIONS
@@ -23,8 +24,14 @@
 namespace tessera {
 namespace {
 
-constexpr const char* kSalts[] = {
-    "", "a", "a salt that takes more than one node of the tree, as it is long"};
+// Who asks: a salt, and how much is public all the same.
+struct Scope {
+  const char* salt;
+  uint32_t isolate_after = 0;
+};
+constexpr const char* kLongSalt = "a salt that takes more than one node of the tree, as it is long";
+constexpr Scope kScopes[] = {{""}, {"a"}, {kLongSalt}, {"a", 16}, {"a", 50}, {kLongSalt, 40}};
+constexpr size_t kPrivateScopes = std::size(kScopes) - 1;
 
 struct IndexCase {
   std::string name;
@@ -65,7 +72,17 @@ struct Members {
   bool any() const { return block.valid() || checkpoint.valid() || row.valid(); }
   friend bool operator==(const Members&, const Members&) = default;
 };
-using Path = std::pair<size_t, std::vector<TokenId>>;  // salt and tokens
+using Path = std::pair<size_t, std::vector<TokenId>>;  // scope and tokens
+
+uint32_t PublicTokensOf(size_t scope) {
+  return PublicTokens(kScopes[scope].salt, kScopes[scope].isolate_after);
+}
+// The path of its first tokens, as everybody finds it if that is public.
+Path Prefix(const Path& path, size_t tokens) {
+  const bool everybodys = tokens > 0 && tokens <= PublicTokensOf(path.first);
+  return {everybodys ? 0 : path.first,
+          {path.second.begin(), path.second.begin() + static_cast<ptrdiff_t>(tokens)}};
+}
 using Nodes = std::map<Path, Members>;
 
 struct Walker {
@@ -154,7 +171,7 @@ class IndexTwin {
   }
 
   Path RandomPath() {
-    Path path{random_.Below(8) == 0 ? 1 + random_.Below(2) : 0, {}};
+    Path path{random_.Below(4) == 0 ? 1 + random_.Below(kPrivateScopes) : 0, {}};
     path.second.resize(1 + random_.Below(100));
     for (size_t i = 0; i < path.second.size(); ++i) {
       const bool fork = i % 9 == 4 && random_.Below(5) == 0;
@@ -169,8 +186,7 @@ class IndexTwin {
     return entry.valid() && ledger_.state(entry) == ReclaimState::kLive;
   }
   const Members* At(const Path& path, size_t tokens) const {
-    const auto it = twin_.find(
-        {path.first, {path.second.begin(), path.second.begin() + static_cast<ptrdiff_t>(tokens)}});
+    const auto it = twin_.find(Prefix(path, tokens));
     return it == twin_.end() ? nullptr : &it->second;
   }
   bool HasAttention(const Path& path, size_t tokens) const {
@@ -187,16 +203,21 @@ class IndexTwin {
     for (const auto& [path, members] : twin_) paths.push_back(path);
     for (const Walker& walker : walkers_) {
       if (!walker.publish.open()) continue;
-      Path held = walker.path;
-      held.second.resize(walker.publish.position());
-      paths.push_back(held);
+      paths.push_back(Prefix(walker.path, walker.publish.position()));
     }
     return paths;
   }
 
+  static PrefixQuery QueryOf(const Path& path, bool from_row) {
+    const Scope& scope = kScopes[path.first];
+    return {.prompt = path.second,
+            .salt = scope.salt,
+            .isolate_after = scope.isolate_after,
+            .from_row = from_row};
+  }
+
   void CompareFind(LedgerLock& lock, const Path& path, bool from_row) {
-    const Match match = index_.Find(
-        lock, {.prompt = path.second, .salt = kSalts[path.first], .from_row = from_row});
+    const Match match = index_.Find(lock, QueryOf(path, from_row));
     uint32_t a_max = 0, r_max = 0, adopted = 0, diverged = 0;
     for (uint32_t n = 1; n <= path.second.size(); ++n) {
       const Members* node = At(path, n);
@@ -209,10 +230,13 @@ class IndexTwin {
       if (all && checkpoint && usable) adopted = n;
     }
     for (const Path& other : Alive()) {
-      if (other.first != path.first) continue;
       const auto ends = std::mismatch(path.second.begin(), path.second.end(), other.second.begin(),
                                       other.second.end());
-      diverged = std::max(diverged, static_cast<uint32_t>(ends.first - path.second.begin()));
+      uint32_t common = static_cast<uint32_t>(ends.first - path.second.begin());
+      if (other.first != path.first) {
+        common = std::min({common, PublicTokensOf(path.first), PublicTokensOf(other.first)});
+      }
+      diverged = std::max(diverged, common);
     }
     const MatchReport& report = match.report;
     EXPECT_EQ(report.reused, adopted);
@@ -241,13 +265,12 @@ class IndexTwin {
     Walker walker{.path = RandomPath(), .lease = {}, .publish = {}, .own = {}};
     const bool from_row = random_.Below(2) == 0;
     CompareFind(lock, walker.path, from_row);
-    const Match match = index_.Find(
-        lock,
-        {.prompt = walker.path.second, .salt = kSalts[walker.path.first], .from_row = from_row});
+    const PrefixQuery query = QueryOf(walker.path, from_row);
+    const Match match = index_.Find(lock, query);
     if (random_.Below(4) != 0) walker.lease = index_.Adopt(lock, match);
     if (walker.lease.held()) CheckLease(lock, walker, match);
     index_.CountLookup(lock, match);
-    walker.publish = index_.OpenPath(lock, kSalts[walker.path.first], walker.lease);
+    walker.publish = index_.OpenPath(lock, query, walker.lease);
     walkers_.push_back(std::move(walker));
   }
 
@@ -299,7 +322,7 @@ class IndexTwin {
         attention() ? OwnPage(lock, walker, walker.publish.position() / kGroupTokens) : PageId();
     if (attention() && !page.valid()) return true;
     const std::span<const TokenId> tokens(walker.path.second);
-    const Path to{walker.path.first, {tokens.begin(), tokens.begin() + end}};
+    const Path to = Prefix(walker.path, end);
     if (index_.PublishGroup(lock, &walker.publish, tokens.subspan(end - kGroupTokens, kGroupTokens),
                             page)) {
       ExpectBlock(to, page);
@@ -321,8 +344,7 @@ class IndexTwin {
     if (begin + tail.size() == 0) return true;
     const NodeId node = index_.PublishTail(lock, walker.publish, tail, page);
     if (!node.valid()) return true;
-    const Path at{walker.path.first,
-                  {tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(begin + tail.size())}};
+    const Path at = Prefix(walker.path, begin + tail.size());
     if (!tail.empty()) ExpectBlock(at, page);
     // A partial group is never appended to in place: the walker's next page is another.
     if (!tail.empty() && attention()) GiveUpPage(lock, walker, begin / kGroupTokens);
@@ -412,23 +434,38 @@ class IndexTwin {
 
   // ---- Comparing.
 
+  // By the namespace that it hangs in, and where that begins.
+  size_t ScopeOf(NodeId node) const {
+    const PrefixTree& tree = index_.tree();
+    while (!tree.at(node).has(PrefixTree::kNamespace)) node = NodeId(tree.at(node).parent);
+    NodeId public_end(tree.at(node).parent);
+    while (public_end != tree.root() && tree.at(public_end).has(PrefixTree::kNamespace)) {
+      public_end = NodeId(tree.at(public_end).parent);
+    }
+    for (size_t scope = 0; scope < std::size(kScopes); ++scope) {
+      const uint32_t begin = scope == 0 ? 0 : PublicTokensOf(scope);
+      if (begin == tree.at(public_end).position &&
+          tree.FindNamespace(public_end, c_.index.contract_id, kScopes[scope].salt) == node) {
+        return scope;
+      }
+    }
+    ADD_FAILURE() << "a namespace that nobody asked for";
+    return 0;
+  }
+
   Nodes Actual() const {
     Nodes nodes;
     const PrefixTree& tree = index_.tree();
     for (uint32_t i = 1; i < tree.capacity(); ++i) {
       const PrefixTree::Node& node = tree.at(NodeId(i));
       if (!node.has(PrefixTree::kAlive) || !node.has_member()) continue;
-      NodeId space(i);
-      while (!tree.at(space).has(PrefixTree::kNamespace)) space = NodeId(tree.at(space).parent);
-      size_t salt = 0;
-      while (tree.FindNamespace(c_.index.contract_id, kSalts[salt], nullptr) != space) ++salt;
       Members members;
       if (node.block != PrefixTree::kNone) members.block = {EntryType::kBlock, node.block};
       if (node.checkpoint != PrefixTree::kNone) {
         members.checkpoint = {EntryType::kCheckpoint, node.checkpoint};
       }
       if (node.row != PrefixTree::kNone) members.row = {EntryType::kRow, node.row};
-      nodes[{salt, index_.PrefixOf(NodeId(i), node.position)}] = members;
+      nodes[{ScopeOf(NodeId(i)), index_.PrefixOf(NodeId(i), node.position)}] = members;
     }
     return nodes;
   }
@@ -461,9 +498,7 @@ class IndexTwin {
       const size_t tokens = path.second.size();
       for (size_t at = kGroupTokens; attention() && at < tokens + kGroupTokens;
            at += kGroupTokens) {
-        Path prefix = path;
-        prefix.second.resize(std::min(at, tokens));
-        const auto it = nodes.find(prefix);
+        const auto it = nodes.find(Prefix(path, std::min(at, tokens)));
         complete = complete && it != nodes.end() && Offered(it->second.block);
         if (complete) way.insert(it->second.block);
       }

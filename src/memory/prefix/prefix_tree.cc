@@ -66,14 +66,17 @@ void PrefixTree::PrefetchForAdd(const Node& node) {
   __builtin_prefetch(&node.path_hash, 1);
 }
 
-bool PrefixTree::Matches(const Node& node, NodeId parent, std::span<const TokenId> tokens) const {
+bool PrefixTree::Matches(const Node& node, NodeId parent, std::span<const TokenId> tokens,
+                         uint8_t flags) {
   return node.parent == parent.index() && node.length == tokens.size() &&
+         (node.flags & kNamespace) == flags &&
          std::memcmp(node.tokens.data(), tokens.data(), tokens.size_bytes()) == 0;
 }
 
-NodeId PrefixTree::Find(NodeId parent, uint64_t hash, std::span<const TokenId> tokens) const {
-  const uint32_t node =
-      paths_.Find(hash, [&](uint32_t index) { return Matches(nodes_[index], parent, tokens); });
+NodeId PrefixTree::FindKey(NodeId parent, uint64_t hash, std::span<const TokenId> tokens,
+                           uint8_t flags) const {
+  const uint32_t node = paths_.Find(
+      hash, [&](uint32_t index) { return Matches(nodes_[index], parent, tokens, flags); });
   return node == kNone ? NodeId() : NodeId(node);
 }
 
@@ -134,25 +137,30 @@ void PrefixTree::Remove(NodeId id) {
   --size_;
 }
 
-NodeId PrefixTree::FindNamespace(uint64_t contract_id, std::string_view salt,
-                                 uint64_t* hash) const {
-  NodeId node = root();
-  uint64_t path = at(node).path_hash;
+uint64_t PrefixTree::NamespaceHash(uint64_t parent_hash, uint64_t contract_id,
+                                   std::string_view salt) {
   std::array<TokenId, kGroupTokens> key;
   for (size_t part = 0; NamespaceKey(contract_id, salt, part, &key); ++part) {
-    path = ChildHash(path, key);
-    if (node.valid()) node = Find(node, path, key);
+    parent_hash = ChildHash(parent_hash, key);
   }
-  if (hash != nullptr) *hash = path;
+  return parent_hash;
+}
+
+NodeId PrefixTree::FindNamespace(NodeId parent, uint64_t contract_id, std::string_view salt) const {
+  NodeId node = parent;
+  std::array<TokenId, kGroupTokens> key;
+  for (size_t part = 0; node.valid() && NamespaceKey(contract_id, salt, part, &key); ++part) {
+    node = FindKey(node, ChildHash(at(node).path_hash, key), key, kNamespace);
+  }
   return node;
 }
 
-NodeId PrefixTree::AddNamespace(uint64_t contract_id, std::string_view salt) {
-  NodeId node = root();
+NodeId PrefixTree::AddNamespace(NodeId parent, uint64_t contract_id, std::string_view salt) {
+  NodeId node = parent;
   std::array<TokenId, kGroupTokens> key;
   for (size_t part = 0; NamespaceKey(contract_id, salt, part, &key); ++part) {
     const uint64_t hash = ChildHash(at(node).path_hash, key);
-    NodeId next = Find(node, hash, key);
+    NodeId next = FindKey(node, hash, key, kNamespace);
     if (!next.valid()) next = Add(node, hash, key, kNamespace);
     if (!next.valid()) {
       Prune(node, [](NodeId) {});
@@ -200,7 +208,10 @@ Status PrefixTree::Validate() const {
     if (!Kept(node)) return wrong(i, "nothing keeps it");
     const std::span<const TokenId> key(node.tokens.data(), node.length);
     if (node.path_hash != ChildHash(parent.path_hash, key)) return wrong(i, "its hash is another");
-    if (Find(NodeId(node.parent), node.path_hash, key) != NodeId(i)) return wrong(i, "not found");
+    const uint8_t flags = node.flags & kNamespace;
+    if (FindKey(NodeId(node.parent), node.path_hash, key, flags) != NodeId(i)) {
+      return wrong(i, "not found");
+    }
     const uint32_t own = node.has(kNamespace) ? 0 : node.length;
     if (node.position != parent.position + own) return wrong(i, "its position is another");
     if (node.length < kGroupTokens && (parent.tail_mask >> node.length & 1) == 0) {

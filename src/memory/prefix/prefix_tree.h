@@ -5,12 +5,14 @@
 // a tail has no children. It knows no pages: a node carries the indices of up to three entries.
 //
 //   (global root) ── namespace nodes (contract id and salt) ── full nodes … ── tail
+//                                                                  └── namespace nodes ── …
 //
-// Roots are themselves paths: contract id, length and bytes of the salt are the keys of namespace
-// nodes, so that two salts cannot meet in a node whatever their hashes are.
+// Namespaces are themselves paths: contract id, length and bytes of the salt are the keys of their
+// nodes, so that two salts cannot meet in a node whatever their hashes are. They begin at the root
+// or at a full node, and add nothing to the position.
 //
-// T1  A node is found only by its whole key: parent, length and every token are compared; hashes
-//     only say where to look.
+// T1  A node is found only by its whole key: parent, length, every token and whether it is one of a
+//     namespace are compared; hashes only say where to look.
 // T2  A node lives while it has a member, a child or a hold, or is the global root. Prune removes
 //     it and every ancestor that then has none.
 // T3  No call after construction allocates; Add says no when every node is in use.
@@ -93,18 +95,23 @@ class PrefixTree {
   // Fetches what Find of this hash will read: its place in the table, then the likely node.
   void Prefetch(uint64_t hash) const { paths_.Prefetch(hash); }
   void PrefetchNode(uint64_t hash) const;
-  // `hash` is ChildHash(parent's path_hash, tokens). Invalid when there is none.
-  NodeId Find(NodeId parent, uint64_t hash, std::span<const TokenId> tokens) const;
+  // `hash` is ChildHash(parent's path_hash, tokens). Invalid when there is none; namespaces are not
+  // found so.
+  NodeId Find(NodeId parent, uint64_t hash, std::span<const TokenId> tokens) const {
+    return FindKey(parent, hash, tokens, 0);
+  }
   // Whether there was a node of this path hash that has been removed, as far as is remembered; no
   // namespaces are.
   bool WasThere(uint64_t hash) const { return paths_.Remembers(hash); }
   // A child that is not there yet; invalid when every node is in use.
   NodeId Add(NodeId parent, uint64_t hash, std::span<const TokenId> tokens, uint8_t flags = 0);
 
-  // The node under which the paths of a contract and salt begin. `hash` (may be null) gets its
-  // path hash also when it is not there.
-  NodeId FindNamespace(uint64_t contract_id, std::string_view salt, uint64_t* hash) const;
-  NodeId AddNamespace(uint64_t contract_id, std::string_view salt);
+  // The node under which the paths of a contract and salt begin, after those to `parent`: the root
+  // or a full node. Invalid when it is not there; when every node is in use.
+  NodeId FindNamespace(NodeId parent, uint64_t contract_id, std::string_view salt) const;
+  NodeId AddNamespace(NodeId parent, uint64_t contract_id, std::string_view salt);
+  // Its path hash, there or not.
+  static uint64_t NamespaceHash(uint64_t parent_hash, uint64_t contract_id, std::string_view salt);
 
   void Hold(NodeId node);
   void Unhold(NodeId node) { --at(node).holds; }
@@ -135,7 +142,11 @@ class PrefixTree {
   }
   // A path is published node after node: the one that is added next.
   static void PrefetchForAdd(const Node& node);
-  bool Matches(const Node& node, NodeId parent, std::span<const TokenId> tokens) const;
+  // `flags`: 0 or kNamespace.
+  NodeId FindKey(NodeId parent, uint64_t hash, std::span<const TokenId> tokens,
+                 uint8_t flags) const;
+  static bool Matches(const Node& node, NodeId parent, std::span<const TokenId> tokens,
+                      uint8_t flags);
   void Link(uint32_t index, Node& parent);
   void Unlink(const Node& node);
   void Remove(NodeId node);

@@ -33,7 +33,7 @@ NodeId FindChild(const PrefixTree& tree, NodeId parent, const std::vector<TokenI
 
 TEST(PrefixTree, ANodeIsFoundByItsWholeKeyOnly) {
   PrefixTree tree(16);
-  const NodeId space = tree.AddNamespace(1, "");
+  const NodeId space = tree.AddNamespace(tree.root(), 1, "");
   const NodeId a = MustAdd(tree, space, Group(0));
   const NodeId b = MustAdd(tree, a, Group(100));
   EXPECT_EQ(FindChild(tree, space, Group(0)), a);
@@ -53,7 +53,7 @@ TEST(PrefixTree, ANodeIsFoundByItsWholeKeyOnly) {
 
 TEST(PrefixTree, ATailIsNotTheGroupThatBeginsLikeIt) {
   PrefixTree tree(32);
-  const NodeId space = tree.AddNamespace(1, "");
+  const NodeId space = tree.AddNamespace(tree.root(), 1, "");
   std::vector<TokenId> zeros(kGroupTokens, 0);  // as the padding of a tail is
   std::vector<NodeId> nodes;
   for (size_t length = 1; length <= kGroupTokens; ++length) {
@@ -75,12 +75,12 @@ TEST(PrefixTree, NamespacesOfAllContractsAndSaltsAreDifferentNodes) {
          {std::string(), std::string("a"), std::string("b"), std::string("a\0", 2),
           std::string(48, 'x'), std::string(49, 'x'), std::string(112, 'x'), std::string(113, 'x'),
           std::string(48, 'x') + "a", std::string(400, 'y')}) {
-      const NodeId node = tree.AddNamespace(contract, salt);
+      const NodeId node = tree.AddNamespace(tree.root(), contract, salt);
       ASSERT_TRUE(node.valid());
-      EXPECT_EQ(tree.AddNamespace(contract, salt), node);
-      uint64_t hash = 0;
-      EXPECT_EQ(tree.FindNamespace(contract, salt, &hash), node);
-      EXPECT_EQ(hash, tree.at(node).path_hash);
+      EXPECT_EQ(tree.AddNamespace(tree.root(), contract, salt), node);
+      EXPECT_EQ(tree.FindNamespace(tree.root(), contract, salt), node);
+      EXPECT_EQ(PrefixTree::NamespaceHash(tree.at(tree.root()).path_hash, contract, salt),
+                tree.at(node).path_hash);
       EXPECT_EQ(tree.at(node).position, 0u);
       const std::string name = std::to_string(contract) + " " + salt;
       EXPECT_TRUE(seen.emplace(node.index(), name).second) << name;
@@ -88,15 +88,47 @@ TEST(PrefixTree, NamespacesOfAllContractsAndSaltsAreDifferentNodes) {
     }
   }
   EXPECT_TRUE(tree.Validate().ok()) << tree.Validate().ToString();
-  // The path hash of one that is not there is known all the same, to fetch ahead.
-  uint64_t hash = 0;
-  EXPECT_FALSE(tree.FindNamespace(9, "a", &hash).valid());
-  EXPECT_EQ(hash, tree.at(tree.AddNamespace(9, "a")).path_hash);
+  EXPECT_FALSE(tree.FindNamespace(tree.root(), 9, "a").valid());
+}
+
+TEST(PrefixTree, NamespacesBelowAPathAreNeitherItsTokensNorThoseOfAnotherPath) {
+  PrefixTree tree(64);
+  const NodeId space = tree.AddNamespace(tree.root(), 1, "");
+  const NodeId a = MustAdd(tree, space, Group(0)), b = MustAdd(tree, space, Group(100));
+  const std::string salt = "salt";
+  const NodeId below_a = tree.AddNamespace(a, 7, salt);
+  ASSERT_TRUE(below_a.valid());
+  EXPECT_EQ(tree.at(below_a).position, 16u);
+  EXPECT_FALSE(tree.FindNamespace(b, 7, salt).valid());
+  EXPECT_FALSE(tree.FindNamespace(tree.root(), 7, salt).valid());
+  EXPECT_FALSE(tree.FindNamespace(a, 8, salt).valid());
+  EXPECT_FALSE(tree.FindNamespace(a, 7, "sal").valid());
+  // Tokens whose bytes are the namespace's key: the same parent, hash and bytes.
+  const std::vector<TokenId> key(tree.at(below_a).tokens.begin(), tree.at(below_a).tokens.end());
+  const uint64_t hash = tree.at(below_a).path_hash;
+  EXPECT_EQ(hash, PrefixTree::NamespaceHash(tree.at(a).path_hash, 7, salt));
+  EXPECT_FALSE(tree.Find(a, hash, key).valid());
+  const NodeId tokens = MustAdd(tree, a, key);
+  EXPECT_NE(tokens, below_a);
+  EXPECT_EQ(tree.at(tokens).path_hash, hash);
+  EXPECT_EQ(tree.at(tokens).position, 32u);
+  EXPECT_EQ(tree.Find(a, hash, key), tokens);
+  EXPECT_EQ(tree.FindNamespace(a, 7, salt), below_a);
+  EXPECT_EQ(tree.AddNamespace(a, 7, salt), below_a);
+  tree.Hold(below_a);
+  EXPECT_TRUE(tree.Validate().ok()) << tree.Validate().ToString();
+  // It keeps what it hangs on, and nothing else does.
+  tree.Unhold(a);
+  EXPECT_EQ(tree.Prune(a, [](NodeId) {}), a);
+  tree.Unhold(tokens);
+  EXPECT_EQ(tree.Prune(tokens, [](NodeId) {}), a);
+  tree.Unhold(below_a);
+  EXPECT_EQ(tree.Prune(below_a, [](NodeId) {}), space);
 }
 
 TEST(PrefixTree, PruneTakesWhatNothingKeepsAndStopsAtWhatIsKept) {
   PrefixTree tree(16);
-  const NodeId space = tree.AddNamespace(1, "");
+  const NodeId space = tree.AddNamespace(tree.root(), 1, "");
   NodeId path[4] = {space};
   for (int i = 1; i < 4; ++i) path[i] = MustAdd(tree, path[i - 1], Group(100 * i));
   for (int i = 1; i < 4; ++i) tree.Unhold(path[i]);
@@ -113,19 +145,19 @@ TEST(PrefixTree, PruneTakesWhatNothingKeepsAndStopsAtWhatIsKept) {
 
 TEST(PrefixTree, AFullTreeSaysNoAndLeavesNothingHalfDone) {
   PrefixTree tree(3);
-  const NodeId space = tree.AddNamespace(1, "");
+  const NodeId space = tree.AddNamespace(tree.root(), 1, "");
   MustAdd(tree, space, Group(0));
   const std::vector<TokenId> tokens = Group(5);
   EXPECT_FALSE(
       tree.Add(space, PrefixTree::ChildHash(tree.at(space).path_hash, tokens), tokens).valid());
-  EXPECT_FALSE(tree.AddNamespace(1, std::string(100, 'x')).valid());
+  EXPECT_FALSE(tree.AddNamespace(tree.root(), 1, std::string(100, 'x')).valid());
   EXPECT_EQ(tree.size(), 3u);
   EXPECT_TRUE(tree.Validate().ok()) << tree.Validate().ToString();
 }
 
 TEST(PrefixTree, SharedWithChildrenIsTheLongestCommonBeginning) {
   PrefixTree tree(16);
-  const NodeId space = tree.AddNamespace(1, "");
+  const NodeId space = tree.AddNamespace(tree.root(), 1, "");
   EXPECT_EQ(tree.SharedWithChildren(space, Group(0)), 0u);
   MustAdd(tree, space, Group(0));
   MustAdd(tree, space, Group(0, 5));
@@ -142,7 +174,7 @@ TEST(PrefixTree, EveryNodeIsFoundAfterAnyAddsAndRemovals) {
   // Open addressing without tombstones: a removal moves others back. Half full at most.
   PrefixTree tree(64);
   Random random(3);
-  const NodeId space = tree.AddNamespace(1, "");
+  const NodeId space = tree.AddNamespace(tree.root(), 1, "");
   std::map<TokenId, NodeId> twin;
   for (int i = 0; i < 20000; ++i) {
     const TokenId first = static_cast<TokenId>(random.Below(200));
@@ -175,7 +207,7 @@ TEST(PrefixIndex, ASharedBlockOfTwoSequencesHasTwoRefs) {
                     {.node_capacity = 32, .attention_pool = 0, .state_pool = -1, .row_pool = 1});
   LedgerLock lock(ledger);
   std::vector<TokenId> prompt = Group(0, 55);
-  PublishPath path = index.OpenPath(lock, "", Lease());
+  PublishPath path = index.OpenPath(lock, {}, Lease());
   Reservation pages = *ledger.pool(0).Reserve(4);
   std::vector<PageId> own;
   for (uint32_t g = 0; g < 3; ++g) {
@@ -219,7 +251,7 @@ TEST(PrefixIndex, WhatIsPublishedUnderOneContractIsFoundUnderNoOther) {
                                 .state_pool = -1,
                                 .row_pool = 1});
     LedgerLock lock(ledger);
-    PublishPath path = index.OpenPath(lock, salt, Lease());
+    PublishPath path = index.OpenPath(lock, {.prompt = {}, .salt = salt}, Lease());
     const testing::Members block = *testing::TakeMembers(lock, ledger, EntryType::kBlock);
     ASSERT_TRUE(index.PublishGroup(lock, &path, Group(0), block.pages[0]));
     testing::UnrefAll(lock, ledger, EntryType::kBlock, block);
@@ -249,7 +281,7 @@ TEST(PrefixIndex, ARowDoesNotKeepANodeThatNobodyCanStartFrom) {
                                   .state_pool = recurrent ? 0 : -1,
                                   .row_pool = 1});
       LedgerLock lock(ledger);
-      PublishPath path = index.OpenPath(lock, "", Lease());
+      PublishPath path = index.OpenPath(lock, {}, Lease());
       const testing::Members block = *testing::TakeMembers(lock, ledger, EntryType::kBlock);
       const testing::Members image = *testing::TakeMembers(lock, ledger, EntryType::kCheckpoint);
       const testing::Members row = *testing::TakeMembers(lock, ledger, EntryType::kRow);

@@ -36,7 +36,7 @@ TEST(ClientPins, APinnedPrefixOutlivesOthersUntilItIsReleased) {
     const std::vector<TokenId> prefix = TokensOf(1, 33);
     lab.Serve({.prompt = prefix});
     const std::vector<TokenId> longer = Joined(prefix, TokensOf(2, 20));
-    const PinResult pin = lab.store().Pin(longer, "", 0);
+    const PinResult pin = lab.store().Pin({.prompt = longer}, 0);
     ASSERT_TRUE(pin.pin.has_value());
     EXPECT_EQ(pin.pin->tokens, 33u);
     EXPECT_GT(pin.pin->bytes, 0u);
@@ -62,7 +62,7 @@ TEST(ClientPins, APinGivesWayToARequestThatNeedsTheMemoryAndSaysSo) {
   ReuseLab lab(Options("s3"));
   const std::vector<TokenId> prefix = TokensOf(1, 33);
   lab.Serve({.prompt = prefix});
-  ASSERT_TRUE(lab.store().Pin(Joined(prefix, TokensOf(2, 1)), "", 0).pin.has_value());
+  ASSERT_TRUE(lab.store().Pin({.prompt = Joined(prefix, TokensOf(2, 1))}, 0).pin.has_value());
   std::vector<PatternSequence> others;
   for (uint64_t seed = 10; seed < 3000; ++seed) {
     std::optional<PatternSequence> other = lab.Admit({.prompt = TokensOf(seed, 16)});
@@ -80,7 +80,7 @@ TEST(ClientPins, PinsEndWhenTheirTimeHasPassed) {
   const std::vector<TokenId> prompt = Joined(TokensOf(1, 33), TokensOf(2, 1));
   lab.Serve({.prompt = TokensOf(1, 33)});
   for (uint64_t expires_at : {30, 0, 10, 20, 10}) {
-    ASSERT_TRUE(lab.store().Pin(prompt, "", expires_at).pin.has_value());
+    ASSERT_TRUE(lab.store().Pin({.prompt = prompt}, expires_at).pin.has_value());
   }
   const auto ids_at = [&](uint64_t now) {
     lab.store().ExpirePins(now);
@@ -97,32 +97,35 @@ TEST(ClientPins, PinsEndWhenTheirTimeHasPassed) {
 
 TEST(ClientPins, WhatIsNotThereOrCannotBePinnedIsSaid) {
   ReuseLab lab(Options("s3"));
-  EXPECT_FALSE(lab.store().Pin(TokensOf(1, 33), "", 0).pin.has_value());
+  EXPECT_FALSE(lab.store().Pin({.prompt = TokensOf(1, 33)}, 0).pin.has_value());
   lab.Serve({.prompt = TokensOf(1, 33), .salt = "a"});
   // Another salt's state is nobody else's to pin.
-  EXPECT_FALSE(lab.store().Pin(TokensOf(1, 33), "", 0).pin.has_value());
-  const PinResult own = lab.store().Pin(TokensOf(1, 33), "a", 0);
+  EXPECT_FALSE(lab.store().Pin({.prompt = TokensOf(1, 33)}, 0).pin.has_value());
+  const PinResult own = lab.store().Pin({.prompt = TokensOf(1, 33), .salt = "a"}, 0);
   ASSERT_TRUE(own.pin.has_value());
   EXPECT_TRUE(own.pin->salted);
   for (size_t i = 1; i < kClientPinsMax; ++i) {
-    ASSERT_TRUE(lab.store().Pin(TokensOf(1, 33), "a", 0).pin.has_value());
+    ASSERT_TRUE(lab.store().Pin({.prompt = TokensOf(1, 33), .salt = "a"}, 0).pin.has_value());
   }
-  EXPECT_NE(lab.store().Pin(TokensOf(1, 33), "a", 0).error.message().find("1024"),
-            std::string::npos);
+  EXPECT_NE(
+      lab.store().Pin({.prompt = TokensOf(1, 33), .salt = "a"}, 0).error.message().find("1024"),
+      std::string::npos);
   // Clearing forgets pins too.
   EXPECT_GT(lab.store().Clear(), 0u);
   EXPECT_TRUE(lab.store().Pins().empty());
   lab.Check();
   StoreOptions strict = Options("s3");
   strict.reuse.retention = RetentionSpec::Parse("strict").value();
-  EXPECT_NE(ReuseLab(strict).store().Pin(TokensOf(1, 3), "", 0).error.message().find("strict"),
-            std::string::npos);
+  EXPECT_NE(
+      ReuseLab(strict).store().Pin({.prompt = TokensOf(1, 3)}, 0).error.message().find("strict"),
+      std::string::npos);
 }
 
 TEST(ClientPins, StateThatIsDroppedWithPinsLeftIsClean) {
   ReuseLab lab(Options("s3"));
   lab.Serve({.prompt = TokensOf(1, 33)});
-  EXPECT_TRUE(lab.store().Pin(Joined(TokensOf(1, 33), TokensOf(2, 1)), "", 0).pin.has_value());
+  EXPECT_TRUE(
+      lab.store().Pin({.prompt = Joined(TokensOf(1, 33), TokensOf(2, 1))}, 0).pin.has_value());
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // PatternSequence is a sequence of a StateStore as tests run one: instead of computing, each step
-// writes bytes that are a function of the tokens up to where they belong, of the salt and of the
-// place in the object, and checks every byte it was handed before it does. So what was reused can
+// writes bytes that are a function of the tokens up to where they belong, of the salt where they are
+// not public, and of the place in the object, and checks every byte it was handed before it does. So what was reused can
 // be told from what a cold run would have written, whoever wrote it.
 //
 //   attention   the 16th of a group that is token i: of the prefix hash after token i; later ones 0
@@ -133,6 +133,7 @@ struct Ask {
   std::vector<TokenId> prompt;
   uint32_t generate = 0;
   std::string salt = {};
+  uint32_t isolate_after = 0;
   std::vector<uint32_t> checkpoint_at = {};
   std::vector<uint32_t> message_ends = {};
   bool lookup = true;
@@ -152,10 +153,11 @@ class PatternSequence {
         options_(&options),
         state_(std::move(state)),
         tokens_(ask.prompt),
-        prompt_tokens_(ask.prompt.size()) {
-    uint64_t hash = SplitMix64(options.reuse.contract_id);
-    for (char c : ask.salt) hash = SplitMix64(hash ^ static_cast<uint8_t>(c));
-    hashes_.push_back(SplitMix64(hash ^ ask.salt.size() << 32));
+        prompt_tokens_(ask.prompt.size()),
+        public_tokens_(PublicTokens(ask.salt, ask.isolate_after)),
+        salt_hash_(SplitMix64(ask.salt.size())) {
+    for (char c : ask.salt) salt_hash_ = SplitMix64(salt_hash_ ^ static_cast<uint8_t>(c));
+    hashes_.push_back(SplitMix64(options.reuse.contract_id));
     for (TokenId token : tokens_) Append(token);
     while (tokens_.size() < prompt_tokens_ + ask.generate) {
       tokens_.push_back(static_cast<TokenId>(hashes_.back() % 30000));
@@ -209,7 +211,8 @@ class PatternSequence {
 
  private:
   void Append(TokenId token) {
-    hashes_.push_back(SplitMix64(hashes_.back() ^ (uint64_t{static_cast<uint32_t>(token)} << 8)));
+    const uint64_t before = hashes_.back() ^ (hashes_.size() > public_tokens_ ? salt_hash_ : 0);
+    hashes_.push_back(SplitMix64(before ^ (uint64_t{static_cast<uint32_t>(token)} << 8)));
   }
   static uint64_t Word(uint64_t hash, uint64_t plane, uint64_t at) {
     return (hash + plane * 0xD1342543DE82EF95u) * 0x9E3779B97F4A7C15u + at;
@@ -329,6 +332,8 @@ class PatternSequence {
   SequenceState state_;
   std::vector<TokenId> tokens_;
   size_t prompt_tokens_;
+  uint32_t public_tokens_;
+  uint64_t salt_hash_;
   std::vector<uint64_t> hashes_;  // of the first i tokens
 };
 
@@ -372,6 +377,7 @@ class ReuseLab {
     }
     request.prompt = ask.prompt;
     request.salt = ask.salt;
+    request.isolate_after = ask.isolate_after;
     request.checkpoint_at = ask.checkpoint_at;
     request.message_ends = ask.message_ends;
     request.lookup = ask.lookup;
@@ -402,6 +408,7 @@ class ReuseLab {
     return store_->Lookup({.max_tokens = ask.prompt.size(),
                            .prompt = ask.prompt,
                            .salt = ask.salt,
+                           .isolate_after = ask.isolate_after,
                            .lookup = ask.lookup,
                            .from_row = ask.from_row});
   }

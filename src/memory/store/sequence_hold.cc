@@ -12,6 +12,7 @@ SequenceHold::SequenceHold(LedgerLock& lock, StateMemory* memory, const Sequence
                            const Terms& terms, const Match& match, Lease lease, Promise promise)
     : memory_(memory),
       tag_(request.tag),
+      salt_(request.salt),
       terms_(terms),
       promise_(std::move(promise)),
       match_(match.report),
@@ -20,7 +21,9 @@ SequenceHold::SequenceHold(LedgerLock& lock, StateMemory* memory, const Sequence
   PrepareTables(lock);
   if (memory_->index() != nullptr && !request.prompt.empty()) {
     PlanCuts(request);
-    path_ = memory_->index()->OpenPath(lock, request.salt, lease_);
+    const PrefixQuery query{
+        .prompt = request.prompt, .salt = salt_, .isolate_after = request.isolate_after};
+    path_ = memory_->index()->OpenPath(lock, query, lease_);
   }
   memory_->Register(this);
 }
@@ -60,6 +63,7 @@ void SequenceHold::PlanCuts(const SequenceRequest& request) {
   input.keeps_rows = memory_->keeps_rows();
   input.named = request.checkpoint_at;
   input.message_ends = request.message_ends;
+  input.public_tokens = PublicTokens(request.salt, request.isolate_after);
   input.price_tokens = memory_->PriceTokens();
   input.plentiful = memory_->IsPlentiful();
   PlanBoundaries(input, &cuts_);

@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "memory/prefix/placement.h"
@@ -116,6 +117,7 @@ class SequenceHold {
 
   StateMemory* memory_;
   uint64_t tag_;
+  std::string salt_;
   Terms terms_;
   Promise promise_;
   MatchReport match_;

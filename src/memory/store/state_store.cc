@@ -109,8 +109,10 @@ bool StateStore::Impl::MayFitWithLuck(const store::Terms& terms,
 
 Match StateStore::Impl::Find(LedgerLock& lock, const SequenceRequest& request) const {
   if (memory.index() != nullptr && request.lookup && !request.prompt.empty()) {
-    return memory.index()->Find(
-        lock, {.prompt = request.prompt, .salt = request.salt, .from_row = request.from_row});
+    return memory.index()->Find(lock, {.prompt = request.prompt,
+                                       .salt = request.salt,
+                                       .isolate_after = request.isolate_after,
+                                       .from_row = request.from_row});
   }
   Match match;
   match.report =
@@ -188,8 +190,7 @@ uint64_t StateStore::Clear() {
 
 // ---- Pins.
 
-PinResult StateStore::Pin(std::span<const TokenId> prompt, std::string_view salt,
-                          uint64_t expires_at) {
+PinResult StateStore::Pin(const SequenceRequest& request, uint64_t expires_at) {
   store::StateMemory& memory = impl_->memory;
   PinResult result;
   if (memory.state() == nullptr) {
@@ -203,7 +204,6 @@ PinResult StateStore::Pin(std::span<const TokenId> prompt, std::string_view salt
     return result;
   }
   LedgerLock lock(memory.ledger());
-  const SequenceRequest request{.max_tokens = prompt.size(), .prompt = prompt, .salt = salt};
   const Match match = impl_->Find(lock, request);
   result.report = match.report;
   if (!match.boundary.valid()) return result;
@@ -213,7 +213,7 @@ PinResult StateStore::Pin(std::span<const TokenId> prompt, std::string_view salt
   info.tokens = match.report.reused;
   info.bytes = memory.checkpoint_bytes();
   info.expires_at = expires_at;
-  info.salted = !salt.empty();
+  info.salted = memory.index()->IsSalted(match.boundary);
   if (memory.pins().Add(lock, checkpoint, &info)) {
     result.pin = info;
   } else {

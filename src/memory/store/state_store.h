@@ -60,6 +60,7 @@
 #include "base/strong_id.h"
 #include "memory/geometry/organisation.h"
 #include "memory/geometry/state_view.h"
+#include "memory/prefix/isolation.h"
 #include "memory/prefix/match.h"
 #include "memory/prefix/policy.h"
 #include "memory/store/page_map.h"
@@ -113,6 +114,9 @@ struct SequenceRequest {
   // Reuse. Without a prompt nothing is looked up and nothing can be published.
   std::span<const TokenId> prompt = {};
   std::string_view salt = {};  // only requests of the same salt share; "" is one too
+  // With a salt: the first so many tokens, rounded down to a multiple of 16, are shared with all
+  // requests that have none or declare as many; a boundary is placed where they end.
+  uint32_t isolate_after = 0;
   std::span<const uint32_t> checkpoint_at = {};  // boundaries the client names, in prompt tokens
   std::span<const uint32_t> message_ends = {};   // likewise where its messages end; the default's
   bool lookup = true;                            // false: compute everything (reason `disabled`)
@@ -361,10 +365,10 @@ class StateStore {
 
   // The boundaries that can be found, most recently used first, at most `limit`.
   std::vector<BoundaryInfo> Boundaries(size_t limit, size_t prefix_tokens) const;
-  // Keeps the deepest checkpoint that a request with this prompt and salt could start from longer
-  // than all that are not pinned, until it is released or expired. kInvalidArgument: the model has
+  // Keeps the deepest checkpoint that this request could start from longer than all that are not
+  // pinned, until it is released or expired. kInvalidArgument: the model has
   // no recurrent layers, strict retention, or too many pins.
-  PinResult Pin(std::span<const TokenId> prompt, std::string_view salt, uint64_t expires_at);
+  PinResult Pin(const SequenceRequest& request, uint64_t expires_at);
   bool Unpin(uint64_t id);  // false: no such pin
   void ExpirePins(uint64_t now);
   std::vector<PinInfo> Pins() const;

@@ -82,6 +82,7 @@ class RandomRequests {
     }
     constexpr const char* kSalts[] = {"", "", "", "a", "b"};
     ask.salt = kSalts[random_.Below(5)];
+    if (random_.Below(2) == 0) ask.isolate_after = static_cast<uint32_t>(random_.Below(80));
     for (uint64_t i = random_.Below(3); i > 0; --i) {
       ask.checkpoint_at.push_back(static_cast<uint32_t>(random_.Below(80)));
       ask.message_ends.push_back(static_cast<uint32_t>(random_.Below(80)));

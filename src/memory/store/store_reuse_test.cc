@@ -187,6 +187,11 @@ TEST(StoreReuse, AnAdmissionNeedsRoomOnlyForWhatItDoesNotShare) {
   second->RunTo(176);
 }
 
+ComputeReason FirstReason(const MatchReport& report) {
+  EXPECT_GT(report.computed_count, 0u);
+  return report.computed[0].reason;
+}
+
 // --- 3. Salts and contracts -----------------------------------------------------------------
 
 TEST(StoreReuse, SaltsNeverMeetAndTheEmptyOneIsNone) {
@@ -216,16 +221,76 @@ TEST(StoreReuse, SaltsNeverMeetAndTheEmptyOneIsNone) {
   }
 }
 
+// Tenants who begin with one text: it is computed once, and what each goes on with is its own.
+TEST(StoreReuse, SaltsShareWhatTheyDeclarePublicAndNothingAfterIt) {
+  const std::string long_salt(49, 'x');
+  for (const ReuseCase& c : ReuseCases(kWidth)) {
+    for (const uint32_t isolate_after : {16u, 40u, 48u}) {
+      SCOPED_TRACE(c.name + " " + std::to_string(isolate_after));
+      ReuseLab lab(c.options);
+      const uint32_t shared = isolate_after / kGroupTokens * kGroupTokens;
+      const std::vector<TokenId> prompt = Joined(TokensOf(1, isolate_after), TokensOf(2, 30));
+      const auto of = [&](const std::string& salt, uint32_t public_tokens = 0) {
+        return Ask{.prompt = prompt, .salt = salt, .isolate_after = public_tokens};
+      };
+      EXPECT_EQ(lab.Serve(of("a", isolate_after)).reused, 0u);
+      // Another tenant with the very same prompt finds the public part, and is told no more.
+      MatchReport report = lab.Serve(of(long_salt, isolate_after));
+      EXPECT_EQ(report.reused, shared);
+      EXPECT_EQ(report.diverged_at, shared);
+      EXPECT_EQ(FirstReason(report), ComputeReason::kSalt);
+      // Each has its own rest, whole.
+      EXPECT_EQ(lab.Serve(of("a", isolate_after)).reused, prompt.size());
+      EXPECT_EQ(lab.Serve(of(long_salt, isolate_after)).reused, prompt.size());
+      // Who has no salt shares the public part too, and what it leaves after it is nobody else's.
+      report = lab.Serve(of(""));
+      EXPECT_EQ(report.reused, shared);
+      EXPECT_EQ(lab.Serve(of("")).reused, prompt.size());
+      report = lab.Serve(of("b", isolate_after));
+      EXPECT_EQ(report.reused, shared);
+      EXPECT_EQ(report.diverged_at, shared);
+      // Who declares nothing public shares nothing; who declares less shares less.
+      EXPECT_EQ(lab.Serve(of("a")).reused, 0u);
+      EXPECT_LE(lab.Serve(of("c", 16)).reused, 16u);
+      for (const BoundaryInfo& boundary : lab.store().Boundaries(1000, 1000)) {
+        EXPECT_EQ(boundary.prefix.empty(), boundary.salted);
+      }
+    }
+  }
+}
+
+// What it hangs on stays while tenants come and go, and in the end all of it can go.
+TEST(StoreReuse, WhatTenantsLeaveAfterAPublicPartIsEvictedBeforeIt) {
+  for (const ReuseCase& c : ReuseCases(kWidth)) {
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    const std::vector<TokenId> text = TokensOf(1, 32);
+    const auto evicted = [&] {
+      return lab.stats().evicted_blocks + lab.stats().evicted_checkpoints;
+    };
+    for (int tenant = 0; tenant < 10 || (evicted() < 10 && tenant < 3000); ++tenant) {
+      const MatchReport report = lab.Serve({.prompt = Joined(text, TokensOf(100 + tenant, 40)),
+                                            .salt = std::to_string(tenant),
+                                            .isolate_after = 32});
+      EXPECT_EQ(report.reused, tenant == 0 ? 0u : 32u) << tenant;
+    }
+    EXPECT_GE(evicted(), 10u);
+    lab.store().Clear();
+    lab.Check();
+    EXPECT_EQ(lab.stats().nodes, 1u);
+  }
+}
+
 TEST(StoreReuse, ContractIdsNeverMix) {
   // Same keys but for the id, in trees of the same store: a store has one id, so the tree is asked.
   PrefixTree tree(64);
-  const NodeId one = tree.AddNamespace(1, "a");
-  const NodeId two = tree.AddNamespace(2, "a");
+  const NodeId one = tree.AddNamespace(tree.root(), 1, "a");
+  const NodeId two = tree.AddNamespace(tree.root(), 2, "a");
   EXPECT_NE(one, two);
-  EXPECT_EQ(tree.FindNamespace(1, "a", nullptr), one);
-  EXPECT_EQ(tree.FindNamespace(2, "a", nullptr), two);
-  EXPECT_FALSE(tree.FindNamespace(3, "a", nullptr).valid());
-  EXPECT_FALSE(tree.FindNamespace(1, "", nullptr).valid());
+  EXPECT_EQ(tree.FindNamespace(tree.root(), 1, "a"), one);
+  EXPECT_EQ(tree.FindNamespace(tree.root(), 2, "a"), two);
+  EXPECT_FALSE(tree.FindNamespace(tree.root(), 3, "a").valid());
+  EXPECT_FALSE(tree.FindNamespace(tree.root(), 1, "").valid());
 }
 
 // --- 4. The same prompt again ---------------------------------------------------------------
@@ -601,11 +666,6 @@ TEST(StoreReuse, AToyKindGoesEverywhereItsCheckpointGoes) {
 }
 
 // --- Reasons --------------------------------------------------------------------------------
-
-ComputeReason FirstReason(const MatchReport& report) {
-  EXPECT_GT(report.computed_count, 0u);
-  return report.computed[0].reason;
-}
 
 ComputeReason LastReason(const MatchReport& report) {
   EXPECT_GT(report.computed_count, 0u);
