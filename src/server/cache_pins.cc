@@ -23,6 +23,7 @@ struct PinBody {
   std::string model;
   std::optional<PromptInput> prompt;
   std::string cache_salt;
+  uint32_t isolate_after = 0;
   uint32_t ttl_s = 0;  // 0: until it is released
 };
 
@@ -42,6 +43,10 @@ constexpr Field<PinBody> kPinFields[] = {
      }},
     {"cache_salt", [](const Json& value, const ModelLimits&,
                       PinBody& body) { return ReadCacheSalt(value, &body.cache_salt); }},
+    {"isolate_after",
+     [](const Json& value, const ModelLimits& limits, PinBody& body) {
+       return ReadIsolateAfter(value, limits, &body.isolate_after);
+     }},
     {"ttl_s", [](const Json& value, const ModelLimits&,
                  PinBody& body) { return ReadTtl(value, &body.ttl_s); }},
 };
@@ -83,6 +88,7 @@ ApiResult<PinRequest> ParsePromptPin(const AnswerContext& context, const Json& r
   PinRequest request;
   request.prompt = std::move(std::get<PromptTokens>(tokens).ids);
   request.cache_salt = std::move(body.cache_salt);
+  request.isolate_after = body.isolate_after;
   request.ttl_s = body.ttl_s;
   return request;
 }
@@ -101,6 +107,7 @@ ApiResult<PinRequest> ParseChatPin(const AnswerContext& context, const ChatPromp
   if (std::optional<ApiError> error = context.CheckModel(parsed.model)) return std::move(*error);
   ApiResult<RenderedChat> rendered = prompter.Render(parsed);
   if (ApiError* error = std::get_if<ApiError>(&rendered)) return std::move(*error);
+  request.isolate_after = std::get<RenderedChat>(rendered).isolate_after;
   request.prompt = std::move(std::get<RenderedChat>(rendered).prompt.ids);
   request.cache_salt = std::move(parsed.cache_salt);
   return request;

@@ -2,7 +2,7 @@
 //
 // Pins of prefixes, for clients that know which ones they will come back to.
 //
-//   POST /cache/pin      {prompt | messages, …, cache_salt, ttl_s}
+//   POST /cache/pin      {prompt | messages, …, cache_salt, isolate_after, ttl_s}
 //                          → {"pin", "tokens", "bytes", "expires_in_s"}
 //   POST /cache/release  {"pin"} → {"released": true}
 //   GET  /cache/pins     {"pins": [{"pin", "tokens", "bytes", "expires_in_s", "salted", "lost"}]}

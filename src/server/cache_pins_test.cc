@@ -67,6 +67,20 @@ TEST_F(CachePinsTest, APinIsOfItsSaltAlone) {
   EXPECT_EQ(Get(server, "/cache/pins")["pins"][0]["salted"], true);
 }
 
+TEST_F(CachePinsTest, APinOfAPublicBeginningIsEverybodys) {
+  const RunningServer server(engine_.get());
+  Json body = {{"prompt", kPrompt}, {"max_tokens", 4}, {"cache_salt", "a"}, {"isolate_after", 16}};
+  ASSERT_EQ(server.Complete(body).status, 200);
+  body["cache_salt"] = "b";
+  body.erase("max_tokens");
+  const auto pinned = server.PostTo("/cache/pin", body);
+  ASSERT_EQ(pinned.status, 200) << pinned.json;
+  EXPECT_EQ(pinned.json["tokens"], 16);
+  EXPECT_EQ(Get(server, "/cache/pins")["pins"][0]["salted"], false);
+  body["isolate_after"] = 0;
+  EXPECT_EQ(server.PostTo("/cache/pin", body).status, 404);
+}
+
 TEST_F(CachePinsTest, BadRequestsAreNamed) {
   const RunningServer server(engine_.get());
   struct Case {
@@ -80,6 +94,7 @@ TEST_F(CachePinsTest, BadRequestsAreNamed) {
       {"/cache/pin", {{"prompt", 5}}, "invalid_type", "prompt"},
       {"/cache/pin", {{"prompt", "x"}, {"ttl_s", 0}}, "invalid_value", "ttl_s"},
       {"/cache/pin", {{"prompt", "x"}, {"ttl_s", 1e9}}, "invalid_type", "ttl_s"},
+      {"/cache/pin", {{"prompt", "x"}, {"isolate_after", -1}}, "invalid_value", "isolate_after"},
       {"/cache/pin", {{"prompt", "x"}, {"foo", 1}}, "unknown_parameter", "foo"},
       {"/cache/pin", {{"messages", Json::array()}}, "invalid_type", "messages"},
       {"/cache/pin", {{"messages", Json::array()}, {"ttl_s", "x"}}, "invalid_type", "ttl_s"},

@@ -40,6 +40,7 @@ HttpReply HandleChat(const AnswerContext& context, const ChatPrompter& prompter,
   demand.logprobs = request.logprobs ? request.top_logprobs : -1;
   demand.tokens_max = context.max_model_len;
   demand.message_ends = chat.message_ends;
+  demand.isolate_after = chat.isolate_after;
   demand.isolation_key = caller.isolation_key;
   const RequestSeed seed = request.seed ? *request.seed : DrawSeed();
   ApiResult<std::vector<Request>> requests =

@@ -94,17 +94,32 @@ ApiResult<RenderedChat> ChatPrompter::Render(const ChatRequest& request) const {
     return InvalidField("messages", "chat_template_refused",
                         "chat template: the messages make an empty prompt");
   }
-  rendered.message_ends = TokenEnds(*chat, rendered.prompt);
+  rendered.message_ends = TokenEnds(chat->message_ends, rendered.prompt);
+  rendered.isolate_after = request.isolates_after_system
+                               ? SystemEnd(request, *chat, rendered.prompt)
+                               : request.isolate_after;
   rendered.text = std::move(chat->text);
   return rendered;
 }
 
-std::vector<uint32_t> ChatPrompter::TokenEnds(const ChatPrompt& chat,
+uint32_t ChatPrompter::SystemEnd(const ChatRequest& request, const ChatPrompt& chat,
+                                 const PromptTokens& prompt) const {
+  size_t leading = 0;
+  for (const nlohmann::ordered_json& message : request.messages) {
+    if (message["role"] != "system" && message["role"] != "developer") break;
+    ++leading;
+  }
+  if (leading == 0) return 0;
+  const std::vector<uint32_t> end = TokenEnds({&chat.message_ends[leading - 1], 1}, prompt);
+  return end.empty() ? 0 : end[0];
+}
+
+std::vector<uint32_t> ChatPrompter::TokenEnds(std::span<const std::optional<size_t>> byte_ends,
                                               const PromptTokens& prompt) const {
   std::vector<uint32_t> ends;
   size_t bytes = 0;
   uint32_t token = prompt.added_before;
-  for (const std::optional<size_t>& end : chat.message_ends) {
+  for (const std::optional<size_t>& end : byte_ends) {
     if (!end) continue;
     while (token < prompt.ids.size()) {
       const size_t size = tokenizer_->TokenBytes(prompt.ids[token], /*special=*/true).size();

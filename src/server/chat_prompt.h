@@ -16,6 +16,8 @@
 // Threads: const after construction; any number.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +34,8 @@ struct RenderedChat {
   std::string text;
   PromptTokens prompt;
   std::vector<uint32_t> message_ends;  // in tokens, ascending, each once, none of them 0
+  // The request's; of "system" 0 where the template does not tell the end.
+  uint32_t isolate_after = 0;
 };
 
 class ChatPrompter {
@@ -46,7 +50,10 @@ class ChatPrompter {
 
  private:
   std::optional<ApiError> Check(const ChatRequest& request) const;
-  std::vector<uint32_t> TokenEnds(const ChatPrompt& chat, const PromptTokens& prompt) const;
+  std::vector<uint32_t> TokenEnds(std::span<const std::optional<size_t>> byte_ends,
+                                  const PromptTokens& prompt) const;
+  uint32_t SystemEnd(const ChatRequest& request, const ChatPrompt& chat,
+                     const PromptTokens& prompt) const;
 
   const Tokenizer* const tokenizer_;
   const ModelLimits limits_;

@@ -33,6 +33,14 @@ FieldError ReadGenerationPrompt(const Json& value, const ModelLimits&, ChatReque
   return ReadBool("add_generation_prompt", value, &request.add_generation_prompt);
 }
 
+FieldError ReadChatIsolateAfter(const Json& value, const ModelLimits& limits,
+                                ChatRequest& request) {
+  request.isolates_after_system = value == "system";
+  if (request.isolates_after_system) return std::nullopt;
+  if (value.is_number()) return ReadIsolateAfter(value, limits, &request.isolate_after);
+  return WrongType("isolate_after", "a number of tokens or \"system\"", value);
+}
+
 FieldError ReadToolChoice(const Json& value, const ModelLimits&, ChatRequest&) {
   if (value == "auto" || value == "none") return std::nullopt;
   return InvalidField("tool_choice", "unsupported_parameter",
@@ -85,6 +93,7 @@ constexpr Field<ChatRequest> kFields[] = {
     {"chat_template_kwargs", Later},
     {"add_generation_prompt", ReadGenerationPrompt},
     {"reasoning_effort", ReadReasoningEffort},
+    {"isolate_after", ReadChatIsolateAfter},
     {"response_format", ReadResponseFormat},
     {"logprobs", ReadLogprobs},
     {"top_logprobs", ReadTopLogprobs},

@@ -9,6 +9,8 @@
 //            annotations, which answers carry and templates do not read
 // tools      functions, for the template; tool_choice "auto" or "none" (then the template sees none)
 // kwargs     chat_template_kwargs, and reasoning_effort
+// isolate_after  also "system": after the system messages that it begins with, which the server
+//            counts when it has the prompt (RenderedChat)
 //
 // The arguments of a message's tool calls become an object, as templates expect. What keys there
 // are and their order reach the template as they came: they are in the prompt.
@@ -35,6 +37,7 @@ struct ChatRequest : GenerationRequest {
   nlohmann::ordered_json tools;     // an array, or null: none
   nlohmann::ordered_json kwargs = nlohmann::ordered_json::object();
   bool add_generation_prompt = true;
+  bool isolates_after_system = false;
   bool logprobs = false;
   int top_logprobs = 0;
 };

@@ -137,6 +137,43 @@ TEST_F(ChatTest, ASecondQuestionReusesTheSystemMessage) {
       << second.json["choices"][0]["reuse"];
 }
 
+// One system message before what is each tenant's own.
+TEST_F(ChatTest, TenantsShareTheSystemMessageWhenTheySaySo) {
+  const RunningServer server(engine_.get());
+  const size_t system = engine_->tokenizer().Encode(std::string(kLog) + "\n").size();
+  const auto cached = [&](const char* salt, const Json& isolate_after) {
+    Json body = Greedy(4);
+    body["cache_salt"] = salt;
+    body["isolate_after"] = isolate_after;
+    const auto reply = server.PostTo(kChat, body);
+    EXPECT_EQ(reply.status, 200) << reply.json;
+    return reply.json["usage"]["prompt_tokens_details"]["cached_tokens"].get<size_t>();
+  };
+  EXPECT_EQ(cached("a", "system"), 0u);
+  EXPECT_EQ(cached("b", "system"), system / 16 * 16);
+  EXPECT_EQ(cached("c", system), system / 16 * 16);
+  EXPECT_EQ(cached("d", nullptr), 0u);
+  // A conversation without a system message has nothing to share.
+  Json body = Greedy(4);
+  body["messages"].erase(0);
+  body["cache_salt"] = "a";
+  body["isolate_after"] = "system";
+  EXPECT_EQ(server.PostTo(kChat, body).status, 200);
+  body["cache_salt"] = "b";
+  EXPECT_EQ(server.PostTo(kChat, body).json["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+}
+
+TEST_F(ChatTest, IsolateAfterIsANumberOfTokensOrTheSystemMessages) {
+  const RunningServer server(engine_.get());
+  for (const Json& bad : {Json("user"), Json(true), Json(-1), Json(1.5), Json(100000)}) {
+    Json body = Greedy(4);
+    body["isolate_after"] = bad;
+    const auto reply = server.PostTo(kChat, body);
+    EXPECT_EQ(reply.status, 400) << bad;
+    EXPECT_EQ(reply.json["error"]["param"], "isolate_after") << bad;
+  }
+}
+
 TEST_F(ChatTest, WhatTheTemplateMakesCanBeAskedFor) {
   const RunningServer server(engine_.get());
   const auto prompt = server.PostTo("/apply-template", Greedy());

@@ -45,6 +45,7 @@ TEST(CompletionRequest, DefaultsAreOpenAis) {
   EXPECT_FALSE(request.stream);
   EXPECT_TRUE(request.cache_prompt);
   EXPECT_EQ(request.cache_salt, "");
+  EXPECT_EQ(request.isolate_after, 0u);
   EXPECT_TRUE(request.checkpoint_at.empty());
 }
 
@@ -53,7 +54,8 @@ TEST(CompletionRequest, EveryFieldIsRead) {
       R"({"model":"m","prompt":[1,513],"max_tokens":0,"temperature":0.5,"top_p":0.25,"top_k":7,
           "min_p":0.125,"seed":18446744073709551615,"stop":["a","b"],"ignore_eos":true,"logprobs":0,
           "stream":true,"stream_options":{"include_usage":true},"cache_prompt":false,
-          "cache_salt":"tenant 7","checkpoint_at":[64,2],"prompt_cache_key":"docs"})");
+          "cache_salt":"tenant 7","isolate_after":2,"checkpoint_at":[64,2],
+          "prompt_cache_key":"docs"})");
   EXPECT_EQ(request.model, "m");
   EXPECT_EQ(std::get<std::vector<TokenId>>(request.prompts.at(0)), (std::vector<TokenId>{1, 513}));
   EXPECT_EQ(request.max_tokens, 0u);
@@ -70,6 +72,7 @@ TEST(CompletionRequest, EveryFieldIsRead) {
   EXPECT_TRUE(request.include_usage);
   EXPECT_FALSE(request.cache_prompt);
   EXPECT_EQ(request.cache_salt, "tenant 7");
+  EXPECT_EQ(request.isolate_after, 2u);
   EXPECT_EQ(request.checkpoint_at, (std::vector<uint32_t>{2, 64}));
 }
 
@@ -77,7 +80,7 @@ TEST(CompletionRequest, NullMeansAbsent) {
   const CompletionRequest request = Parse(
       R"({"prompt":"x","model":null,"max_tokens":null,"temperature":null,"seed":null,"stop":null,
           "logprobs":null,"stream":null,"stream_options":null,"cache_prompt":null,
-          "cache_salt":null,"checkpoint_at":null,"prompt_cache_key":null,"n":null,"echo":null,
+          "cache_salt":null,"isolate_after":null,"checkpoint_at":null,"prompt_cache_key":null,"n":null,"echo":null,
           "best_of":null,"suffix":null,"logit_bias":null,"presence_penalty":null,"user":null,
           "max_completion_tokens":null,"min_tokens":null,"stop_token_ids":null})");
   EXPECT_EQ(request.max_tokens, 16u);
@@ -224,6 +227,9 @@ TEST(CompletionRequest, WrongFieldsAreNamedWithExpectedAndActual) {
        "yes"},
       {R"({"prompt":"x","cache_salt":7})", "cache_salt", "invalid_type", "at most 256 bytes",
        "number"},
+      {R"({"prompt":"x","isolate_after":-1})", "isolate_after", "invalid_value", "0 to 100", "-1"},
+      {R"({"prompt":"x","isolate_after":"system"})", "isolate_after", "invalid_type", "an integer",
+       "system"},
       {R"({"prompt":"x","checkpoint_at":0})", "checkpoint_at", "invalid_value", "1 to 100", "0"},
       {R"({"prompt":"x","checkpoint_at":101})", "checkpoint_at", "invalid_value", "1 to 100",
        "101"},

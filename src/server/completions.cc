@@ -29,6 +29,7 @@ HttpReply HandleCompletion(const AnswerContext& context, const HttpRequest& http
   demand.logprobs = request.logprobs;
   if (request.echo) demand.prompt_logprobs = request.logprobs;
   demand.isolation_key = caller.isolation_key;
+  demand.isolate_after = request.isolate_after;
   const RequestSeed seed = request.seed ? *request.seed : DrawSeed();
   ApiResult<std::vector<Request>> requests =
       MakeEngineRequests(request, demand, prompts, context.limits, seed);

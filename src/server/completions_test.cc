@@ -474,6 +474,7 @@ TEST_F(CompletionsTest, BadRequestsAreNamed) {
       {R"({"prompt":"x","suffix":"y"})", 400, "unsupported_parameter", "suffix"},
       {R"({"prompt":[1,2,3],"checkpoint_at":[1,4]})", 400, "invalid_value", "checkpoint_at"},
       {R"({"prompt":[[1,2,3],[1,2]],"checkpoint_at":3})", 400, "invalid_value", "checkpoint_at"},
+      {R"({"prompt":[[1,2,3],[1,2]],"isolate_after":3})", 400, "invalid_value", "isolate_after"},
   };
   for (const Case& bad : cases) {
     SCOPED_TRACE(bad.body.substr(0, 60));

@@ -12,17 +12,21 @@
 namespace tessera {
 namespace {
 
-// The last one: positions ascend.
-std::optional<ApiError> CheckCheckpoints(const GenerationRequest& request, size_t index,
-                                         size_t prompts, size_t prompt_tokens) {
-  if (request.checkpoint_at.empty() || request.checkpoint_at.back() <= prompt_tokens) {
-    return std::nullopt;
-  }
+// What is counted in tokens of the prompt lies within each.
+std::optional<ApiError> CheckPositions(const Request& one, size_t index, size_t prompts) {
+  const size_t tokens = one.prompt.size();
   const std::string prompt = prompts == 1 ? "the prompt" : fmt::format("prompt[{}]", index);
-  return InvalidField("checkpoint_at", "invalid_value",
-                      fmt::format("checkpoint_at: expected positions from 1 to {}, the tokens of "
-                                  "{}, got {}",
-                                  prompt_tokens, prompt, request.checkpoint_at.back()));
+  // The last one: positions ascend.
+  if (!one.checkpoint_at.empty() && one.checkpoint_at.back() > tokens) {
+    return InvalidField("checkpoint_at", "invalid_value",
+                        fmt::format("checkpoint_at: expected positions from 1 to {}, the tokens of "
+                                    "{}, got {}",
+                                    tokens, prompt, one.checkpoint_at.back()));
+  }
+  if (one.isolate_after <= tokens) return std::nullopt;
+  return InvalidField("isolate_after", "invalid_value",
+                      fmt::format("isolate_after: expected 0 to {}, the tokens of {}, got {}",
+                                  tokens, prompt, one.isolate_after));
 }
 
 // Of a prompt of so many tokens; at least 1 where the client left it to us.
@@ -52,6 +56,7 @@ Request MakeRequest(const GenerationRequest& request, const EngineDemand& demand
   one.logprobs = demand.logprobs;
   one.prompt_logprobs = demand.prompt_logprobs;
   one.cache_salt = request.cache_salt;
+  one.isolate_after = demand.isolate_after;
   one.isolation_key = demand.isolation_key;
   one.priority = request.priority;
   one.checkpoint_at = request.checkpoint_at;
@@ -74,8 +79,7 @@ ApiResult<std::vector<Request>> MakeEngineRequests(const GenerationRequest& requ
       return PromptTooLong(limits, fmt::format("{} in the prompt and max_tokens {}",
                                                one.prompt.size(), one.max_tokens));
     }
-    if (std::optional<ApiError> error =
-            CheckCheckpoints(request, index, prompts.size(), one.prompt.size())) {
+    if (std::optional<ApiError> error = CheckPositions(one, index, prompts.size())) {
       return std::move(*error);
     }
     for (uint32_t choice = 0; choice < request.choices; ++choice) {

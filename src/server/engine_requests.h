@@ -26,6 +26,7 @@ namespace tessera {
 struct EngineDemand {
   std::string_view isolation_key;
   std::span<const uint32_t> message_ends;  // of the one prompt of a chat
+  uint32_t isolate_after = 0;
   int logprobs = -1;
   int prompt_logprobs = -1;
   uint32_t tokens_max = 0;  // of prompt and answer: what max_tokens is when the client gave none

@@ -236,6 +236,10 @@ FieldError ReadSaltField(const Json& value, const ModelLimits&, Request& request
   return ReadCacheSalt(value, &request.cache_salt);
 }
 
+FieldError ReadIsolateAfterField(const Json& value, const ModelLimits& limits, Request& request) {
+  return ReadIsolateAfter(value, limits, &request.isolate_after);
+}
+
 // ---- labels
 
 FieldError ReadPromptCacheKey(const Json& value, const ModelLimits&, Request&) {
@@ -282,6 +286,7 @@ constexpr Field<Request> kFields[] = {
     {"return_progress", ReadReturnProgress},
     {"cache_prompt", ReadCachePrompt},
     {"cache_salt", ReadSaltField},
+    {"isolate_after", ReadIsolateAfterField},
     {"checkpoint_at", ReadCheckpointAt},
     {"prompt_cache_key", ReadPromptCacheKey},
     {"user", ReadUser},
@@ -310,6 +315,13 @@ FieldError ReadCacheSalt(const Json& value, std::string* out) {
 }
 
 std::span<const Field<GenerationRequest>> GenerationFields() { return kFields; }
+
+FieldError ReadIsolateAfter(const Json& value, const ModelLimits& limits, uint32_t* out) {
+  int64_t tokens = 0;
+  FieldError error = ReadInteger("isolate_after", value, 0, limits.context_length, &tokens);
+  *out = static_cast<uint32_t>(tokens);
+  return error;
+}
 
 FieldError CheckGeneration(const Json& root, GenerationRequest* request) {
   if (request->max_completion_tokens) {

@@ -59,6 +59,7 @@ struct GenerationRequest {
   bool return_progress = false;
   bool cache_prompt = true;  // false: nothing is looked up
   std::string cache_salt;
+  uint32_t isolate_after = 0;
   std::vector<uint32_t> checkpoint_at;  // ascending, each from 1 to the context length
 
   // As the client wrote it; which of the two names, for messages.
@@ -69,6 +70,7 @@ std::span<const Field<GenerationRequest>> GenerationFields();
 
 // Salts are secrets: no message has one. Also for other bodies that take one.
 FieldError ReadCacheSalt(const nlohmann::json& value, std::string* out);
+FieldError ReadIsolateAfter(const nlohmann::json& value, const ModelLimits& limits, uint32_t* out);
 
 // What no field says alone; `root` is the body.
 FieldError CheckGeneration(const nlohmann::json& root, GenerationRequest* request);
