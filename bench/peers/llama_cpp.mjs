@@ -7,7 +7,8 @@
 //                                     [--flash] [--mmap]
 //
 // PACKAGES is the folder whose node_modules holds node-llama-cpp. The first line says what runs:
-//   {"ready": {"version", "llama_cpp", "vocabulary", "threads", "load_s", "flash", "mmap"}}
+//   {"ready": {"version", "llama_cpp", "vocabulary", "threads", "context", "load_s", "flash",
+//              "mmap"}}
 // Then one answer per request, or {"error": "..."}:
 //   {"op": "generate", "prompts": [[ids]..], "tokens": D}
 //       → {"times": [[seconds]..], "ids": [[ids]..], "evaluated": n, "batches": n}
@@ -23,12 +24,10 @@
 // `evaluated` counts the prompt's tokens that went through the model; `batches` the calls of
 // llama_decode, so that batches / tokens shows whether the sequences stayed together.
 
-import fs from 'node:fs';
-import {createRequire} from 'node:module';
-import path from 'node:path';
 import readline from 'node:readline';
-import {pathToFileURL} from 'node:url';
 import {parseArgs} from 'node:util';
+
+import {evaluatedBy, open, seconds} from './llama_context.mjs';
 
 const {values, positionals} = parseArgs({
   allowPositionals: true,
@@ -45,71 +44,32 @@ if (positionals.length !== 2) {
   console.error('usage: node llama_cpp.mjs PACKAGES MODEL [options]');
   process.exit(2);
 }
-const [packages, modelPath] = positionals;
-const threads = Number(values.threads);
-
-const require = createRequire(path.resolve(packages, 'package.json'));
-const {getLlama} = await import(pathToFileURL(require.resolve('node-llama-cpp')).href);
-// package.json is not among the package's exports.
-const version = JSON.parse(fs.readFileSync(
-    path.resolve(packages, 'node_modules/node-llama-cpp/package.json'), 'utf8')).version;
-
-const seconds = () => Number(process.hrtime.bigint()) / 1e9;
-const begin = seconds();
-
-const llama = await getLlama({gpu: false, build: 'never', maxThreads: threads, logLevel: 'error',
-                              progressLogs: false});
-const model = await llama.loadModel({modelPath: path.resolve(modelPath), useMmap: values.mmap});
-
-// The batches llama_decode gets: as many waiting tokens as fit, first come first served.
-//
-// node-llama-cpp asks for the next batch a few turns of the microtask queue before the sequence it
-// served last has handed in its next token, and so would leave one of N behind in every batch. An
-// empty answer makes it ask again after some turns; all of them together are what llama.cpp can do.
-let batches = 0;
-let active = 0;  // sequences that will hand in another token
-let asked = 0;
-function fill({items, size}) {
-  if (items.length < active && ++asked <= 100) return [];
-  asked = 0;
-  ++batches;
-  let left = size;
-  return items.map((item) => {
-    const processAmount = Math.min(item.tokens.length, left);
-    left -= processAmount;
-    return {item, processAmount};
-  }).filter(({processAmount}) => processAmount > 0);
-}
-
-const context = await model.createContext({
-  contextSize: Number(values.context),
-  batchSize: Number(values.batch),
+const [packages, model] = positionals;
+const peer = await open({
+  packages,
+  model,
+  threads: Number(values.threads),
   sequences: Number(values.sequences),
-  threads,
-  flashAttention: values.flash,
-  batching: {itemPrioritizationStrategy: fill},
+  context: Number(values.context),
+  batch: Number(values.batch),
+  flash: values.flash,
+  mmap: values.mmap,
 });
-const slots = Array.from({length: Number(values.sequences)}, () => context.getSequence());
-
-// Tokens that went through the model so far. The last one of a prompt counts as output there.
-const evaluatedBy = (slot) => slot.tokenMeter.usedInputTokens + slot.tokenMeter.usedOutputTokens;
+const {slots} = peer;
 
 async function decode(slot, prompt, count, start) {
   const before = evaluatedBy(slot);
   const times = [];
   const ids = [];
   let evaluated = 0;
-  ++active;
-  try {
+  await peer.together(async () => {
     for await (const token of slot.evaluate(prompt, {temperature: 0, yieldEogToken: true})) {
       times.push(seconds() - start);
       ids.push(token);
       if (ids.length === 1) evaluated = evaluatedBy(slot) - before;
       if (ids.length === count) break;
     }
-  } finally {
-    --active;
-  }
+  });
   return {times, ids, evaluated};
 }
 
@@ -118,7 +78,7 @@ async function generate({prompts, tokens}) {
     throw new Error(`${prompts.length} prompts, ${slots.length} slots`);
   }
   for (const slot of slots) await slot.clearHistory();
-  batches = 0;
+  const batches = peer.batches();
   const start = seconds();
   const all = await Promise.all(
       prompts.map((prompt, i) => decode(slots[i], prompt, tokens, start)));
@@ -126,13 +86,13 @@ async function generate({prompts, tokens}) {
     times: all.map((one) => one.times),
     ids: all.map((one) => one.ids),
     evaluated: all.reduce((sum, one) => sum + one.evaluated, 0),
-    batches,
+    batches: peer.batches() - batches,
   };
 }
 
 async function ask({shared, rest, tokens}) {
   const [slot] = slots;
-  batches = 0;
+  const batches = peer.batches();
   const start = seconds();
   const before = evaluatedBy(slot);
   await slot.adaptStateToTokens(shared, false);
@@ -141,25 +101,18 @@ async function ask({shared, rest, tokens}) {
   await slot.takeCheckpoint();
   const prepared = evaluatedBy(slot) - before;
   const one = await decode(slot, rest, tokens, start);
-  return {times: [one.times], ids: [one.ids], evaluated: prepared + one.evaluated, batches};
+  return {times: [one.times], ids: [one.ids], evaluated: prepared + one.evaluated,
+          batches: peer.batches() - batches};
 }
 
 const operations = {
   generate,
   ask,
-  tokenize: ({text}) => ({ids: model.tokenize(text, true)}),
-  detokenize: ({ids}) => ({text: model.detokenize(ids, true)}),
+  tokenize: ({text}) => ({ids: peer.model.tokenize(text, true)}),
+  detokenize: ({ids}) => ({text: peer.model.detokenize(ids, true)}),
 };
 
-console.log(JSON.stringify({ready: {
-  version: `node-llama-cpp ${version}`,
-  llama_cpp: llama.llamaCppRelease?.release,
-  vocabulary: model.fileInfo.metadata.tokenizer.ggml.tokens.length,
-  threads: context.currentThreads,
-  load_s: seconds() - begin,
-  flash: values.flash,
-  mmap: values.mmap,
-}}));
+console.log(JSON.stringify({ready: peer.about}));
 
 for await (const line of readline.createInterface({input: process.stdin})) {
   let answer;
@@ -171,6 +124,4 @@ for await (const line of readline.createInterface({input: process.stdin})) {
   }
   console.log(JSON.stringify(answer));
 }
-await context.dispose();
-await model.dispose();
-await llama.dispose();
+await peer.close();

@@ -27,18 +27,16 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-class Tessera:
-    name = "tessera"
+class HttpServer:
+    """A server with GET /health; `port` is in its command."""
 
-    def __init__(self, binary: str, model: pathlib.Path, threads: int, sequences: int,
-                 budget_mib: int, log: pathlib.Path):
-        self.port = free_port()
-        self.command = [binary, "serve", str(model), "--port", str(self.port), "--threads",
-                        str(threads), "--max-running", str(sequences), "--budget",
-                        f"{budget_mib}MiB"]
+    def __init__(self, name: str, command: list[str], port: int, log: pathlib.Path):
+        self.name = name
+        self.command = command
+        self.port = port
         self.log = log
 
-    def __enter__(self) -> "Tessera":
+    def __enter__(self):
         self.process = engine.Process(self.command, self.log, stdout=subprocess.DEVNULL)
         try:
             self._wait_until_ready()
@@ -51,22 +49,37 @@ class Tessera:
     def __exit__(self, *_) -> None:
         self.process.stop()
 
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read().decode(errors="replace")
+        finally:
+            connection.close()
+
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < deadline:
             if self.process.child.poll() is not None:
-                raise self.process.complain("tessera serve")
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+                raise self.process.complain(self.name)
             try:
-                connection.request("GET", "/health")
-                if connection.getresponse().status == 200:
+                if self.get("/health")[0] == 200:
                     return
-            except OSError:
+            except (OSError, http.client.HTTPException):
                 pass
-            finally:
-                connection.close()
             time.sleep(0.005)
-        raise self.process.complain(f"tessera serve is not ready after {START_SECONDS_MAX} s")
+        raise self.process.complain(f"{self.name} is not ready after {START_SECONDS_MAX} s")
+
+
+class Tessera(HttpServer):
+    def __init__(self, binary: str, model: pathlib.Path, threads: int, sequences: int,
+                 budget_mib: int, log: pathlib.Path):
+        port = free_port()
+        super().__init__("tessera", [
+            binary, "serve", str(model), "--port", str(port), "--threads", str(threads),
+            "--max-running", str(sequences), "--budget", f"{budget_mib}MiB"], port, log)
 
     def generate(self, prompts: list[list[int]], tokens: int) -> engine.Answer:
         body = json.dumps({"prompt": prompts, "max_tokens": tokens, "temperature": 0,
