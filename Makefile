@@ -63,6 +63,7 @@ serve: build
 checks:
 	@scripts/install_packages.sh --checks
 	@python3 scripts/check_layers.py
+	@python3 bench/shared_context/shared_context_test.py
 	@scripts/check_format.sh
 	@scripts/check_threads.sh
 	@scripts/check_mutants.sh
