@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "memory/store/state_store.h"
 
 namespace tessera {
 namespace {
@@ -27,7 +26,7 @@ struct FakePrefill {
   uint32_t isolate_after = 0;
   uint32_t position = 0;
 
-  uint32_t public_tokens() const { return PublicTokens(salt, isolate_after); }
+  uint32_t public_tokens() const { return salt.empty() ? kAll : isolate_after; }
   // Where the state of its first tokens is kept.
   std::string PlaceOf(uint32_t tokens) const {
     if (tokens <= public_tokens()) return "everybody's";
@@ -133,7 +132,7 @@ class Joins : public ::testing::Test {
     return inflight_.Best({.id = SequenceId(9),
                            .prompt = prompt_,
                            .salt = salt,
-                           .public_tokens = PublicTokens(salt, 0),
+                           .public_tokens = salt.empty() ? kAll : 0,
                            .usable_limit = static_cast<uint32_t>(prompt_.size()) - 1,
                            .already_reusable = reusable});
   }

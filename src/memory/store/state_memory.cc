@@ -159,9 +159,7 @@ uint64_t StateMemory::PagesToTake(size_t pool) const {
 }
 
 Admission StateMemory::CanPromise(const Terms& terms, double headroom, std::string* reason) const {
-  Terms whole = terms;
-  whole.shared_tokens = 0;
-  const std::vector<uint64_t> alone = PagesFor(table_, NeedOf(table_, whole), 1);
+  const std::vector<uint64_t> alone = PagesFor(table_, NeedOf(table_, terms), 1);
   for (size_t i = 0; i < table_.pools.size(); ++i) {
     const uint32_t total = ledger_->pool(static_cast<int>(i)).total_pages();
     if (alone[i] <= total) continue;
@@ -169,7 +167,7 @@ Admission StateMemory::CanPromise(const Terms& terms, double headroom, std::stri
         "{} tokens need {} pages of pool '{}', which has {}; the budget is {} bytes and must be at "
         "least {}",
         terms.max_tokens, alone[i], table_.pools[i].name, total, options_.budget_bytes,
-        rows_.BudgetFor(PoolBytesOf(table_, whole, 1)));
+        rows_.BudgetFor(PoolBytesOf(table_, terms, 1)));
     return Admission::kNeverFits;
   }
   const Ask ask = AskOf(terms);

@@ -21,8 +21,7 @@ StateNeed NeedOf(const Organisation& table, const Terms& terms) {
   std::vector<uint64_t> pages(table.pools.size(), 0);
   StateNeed need;
   if (table.attention_pool >= 0) {
-    pages[static_cast<size_t>(table.attention_pool)] +=
-        table.AttentionPages(terms.max_tokens) - table.AttentionPages(terms.shared_tokens);
+    pages[static_cast<size_t>(table.attention_pool)] += table.AttentionPages(terms.max_tokens);
   }
   if (table.state_pool >= 0) {
     pages[static_cast<size_t>(table.state_pool)] +=

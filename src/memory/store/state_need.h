@@ -13,7 +13,7 @@
 
 namespace tessera::store {
 
-// What a sequence asks for. NeedOf and what follows from it are of all max_tokens.
+// What a sequence asks for. NeedOf and what follows from it are of all max_tokens, none shared.
 struct Terms {
   uint64_t max_tokens = 0;
   bool may_fork = false;
