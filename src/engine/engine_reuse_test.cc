@@ -545,6 +545,25 @@ TEST(EngineReuse, BoundariesLieOnTheGrid) {
   ExpectSame(again, alone);
 }
 
+// A chunk that is rounded down to the grid, or to a page, may come to nothing and then for ever.
+TEST(EngineReuse, ChunksOfEverySizeGoOnUnderEveryGrid) {
+  Cold cold;
+  for (const uint32_t chunk : {1u, 2u, 15u, 16u, 17u, 64u}) {
+    for (const uint32_t grid : {1u, 3u, 16u, 17u, 100u}) {
+      SCOPED_TRACE("chunks of " + std::to_string(chunk) + ", grid " + std::to_string(grid));
+      EngineOptions options = ReuseOptions();
+      options.max_running = 1;
+      options.chunk_tokens = chunk;
+      options.checkpoint_grid = grid;
+      auto engine = MakeEngine(options);
+      for (const size_t size : {1u, 16u, 17u, 67u}) {
+        const Request request = PromptRequest(Forked(6, size, 7, 16));
+        ExpectSame(Ask(*engine, request), cold(request));
+      }
+    }
+  }
+}
+
 TEST(EngineReuse, ACancelledPrefillLeavesWhatItComputedAndNoMore) {
   Cold cold;
   EngineOptions options = ReuseOptions();

@@ -55,6 +55,38 @@ TEST(StoreGrowth, AnAdmissionTakesThePromptAndOneBlockAndGrowsABlockAtATime) {
   }
 }
 
+// However much it may generate: a few words that pin a third of the pool are a fault of others.
+TEST(StoreGrowth, AShortPromptTakesAndLeavesNoMoreThanABlockACheckpointAndARow) {
+  for (const ReuseCase& c : ReuseCases(8, 6)) {
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    const Organisation& table = lab.store().organisation();
+    std::optional<PatternSequence> sequence =
+        lab.Admit({.prompt = TokensOf(1, 3), .generate = 200, .grows = true});
+    if (!sequence.has_value()) continue;
+    sequence->RunTo(3);
+    const StoreStats running = lab.store().Stats();
+    const bool slots = table.slot_bytes > 0;
+    if (c.attention()) {
+      const auto blocks = table.AttentionPages(3 + lab.store().block_tokens());
+      const PoolStats& pool = running.pools[static_cast<size_t>(table.attention_pool)];
+      EXPECT_LE(pool.held_attention_pages, 1u);
+      // The block that is published is to be copied by whoever appends.
+      const uint32_t state = table.attention_pool == table.state_pool ? table.state_pages : 0;
+      EXPECT_LE(pool.held_attention_pages + pool.reserved_pages, blocks + 1 + state);
+    }
+    if (c.recurrent()) {
+      const PoolStats& pool = running.pools[static_cast<size_t>(table.state_pool)];
+      EXPECT_LE(pool.held_state_pages, table.state_pages + (slots ? 1 : 0));
+    }
+    sequence.reset();
+    const ReuseStats left = lab.stats();
+    EXPECT_LE(left.blocks, c.attention() ? 1u : 0u);
+    EXPECT_LE(left.checkpoints, c.recurrent() ? 1u : 0u);
+    EXPECT_LE(left.rows, 1u);
+  }
+}
+
 TEST(StoreGrowth, WhatLacksIsSaidToThePageAndCachedStateGoesFirst) {
   for (const ReuseCase& c : ReuseCases(8, 6)) {
     if (!c.attention()) continue;

@@ -218,6 +218,46 @@ TEST(StorePolicy, AttentionBeyondTheLastCheckpointIsTheFirstToGo) {
   }
 }
 
+// Evicting from the end takes a long text's one boundary and keeps attention that nobody can use.
+// Here what hangs on the text goes before it, and what it leaves goes before any other checkpoint.
+TEST(StorePolicy, TheOnlyBoundaryOfALongTextOutlivesWhatFollowsItAndLeavesNothingBehind) {
+  for (const ReuseCase& c : ReuseCases(8)) {
+    if (!c.recurrent() || !c.attention()) continue;
+    SCOPED_TRACE(c.name);
+    ReuseLab lab(c.options);
+    const Organisation& table = lab.store().organisation();
+    const std::vector<TokenId> text = TokensOf(1, 96);
+    for (uint64_t question = 0; question < 3; ++question) {
+      lab.Serve({.prompt = Joined(text, TokensOf(10 + question, 20)), .checkpoint_at = {96}});
+    }
+    const auto found = [&](uint64_t question) {
+      return lab.Lookup({.prompt = Joined(text, TokensOf(10 + question, 40))});
+    };
+    ASSERT_EQ(found(0).reused, 116u);
+    uint32_t outlived = 0;
+    uint64_t other = 1000;
+    const auto press = [&] { lab.Serve({.prompt = TokensOf(other++, 60)}, 60); };
+    while (found(0).recurrent > 0) {
+      ASSERT_LT(other, 4000u);
+      press();
+      const bool ends = found(0).reused > 96 || found(1).reused > 96 || found(2).reused > 96;
+      if (found(9).reused < 96) {
+        EXPECT_FALSE(ends);
+      } else if (!ends) {
+        ++outlived;
+      }
+    }
+    EXPECT_GT(outlived, 0u);
+    while (table.attention_pool == table.state_pool && found(9).attention > 0) {
+      const uint64_t evicted = lab.stats().evicted_checkpoints;
+      press();
+      const bool left = found(9).attention > 0;
+      EXPECT_TRUE(!left || lab.stats().evicted_checkpoints == evicted);
+      ASSERT_LT(other, 4000u);
+    }
+  }
+}
+
 TEST(StorePolicy, ACheckpointWithoutItsAttentionIsAGapAndNotAHit) {
   ReuseLab lab(Options("d0:split=0.3", 64 * kKiB));
   const std::vector<TokenId> prompt = TokensOf(1, 64);
