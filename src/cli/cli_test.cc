@@ -132,6 +132,8 @@ TEST(CommandLine, ErrorsAreOneLineWithTheCodeOfTheirKind) {
   ExpectOneLine(Tessera(OnHarbour({})), 2, "there is no prompt");
   ExpectOneLine(with({"--prompt-file", "x"}), 2, "more than one prompt");
   ExpectOneLine(with({"--promt", "x"}), 2, "did you mean --prompt?");
+  ExpectOneLine(Tessera({"serve", "--memory", "128MiB"}), 2,
+                "unknown flag --memory; see tessera serve --help");
   // A flag of a later version is unknown, not ignored.
   ExpectOneLine(with({"--frames", "1GiB"}), 2, "unknown flag --frames");
   ExpectOneLine(with({"--state", "f16"}), 2, "--state: 'f16' is neither fp32 nor bf16");
@@ -960,6 +962,11 @@ TEST(CommandLine, NearestWordFindsSlipsOnly) {
   EXPECT_EQ(NearestWord("--topk", flags), "--top-k");
   EXPECT_EQ(NearestWord("--checkpoint-grid", flags), "");
   EXPECT_EQ(NearestWord("x", {"run"}), "");
+  // Four letters of six are another word, however few the flags there are.
+  EXPECT_EQ(NearestWord("--memory", {"--model", "--port"}), "");
+  EXPECT_EQ(NearestWord("--prot", {"--host", "--port"}), "--port") << "two neighbours swapped";
+  EXPECT_EQ(NearestWord("--", {"--port"}), "");
+  EXPECT_EQ(NearestWord("---", {"--port"}), "");
 }
 
 TEST(CommandLine, TokenIdsAreParsedStrictly) {

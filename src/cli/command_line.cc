@@ -14,6 +14,7 @@
 #include <memory>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 namespace tessera::cli {
 namespace {
@@ -179,6 +180,24 @@ std::string NameOf(const Verb& verb, const CLI::App& command) {
   return name;
 }
 
+// Letters put in, left out, taken for another, or two neighbours swapped: each is one slip.
+size_t SlipsBetween(std::string_view typed, std::string_view meant) {
+  std::vector<size_t> before_last, last, row(meant.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= typed.size(); ++i) {
+    before_last = std::move(last);
+    last = std::exchange(row, std::vector<size_t>(meant.size() + 1, i));
+    for (size_t j = 1; j <= meant.size(); ++j) {
+      const size_t other = typed[i - 1] == meant[j - 1] ? 0 : 1;
+      row[j] = std::min({last[j - 1] + other, last[j] + 1, row[j - 1] + 1});
+      const bool swapped =
+          i > 1 && j > 1 && typed[i - 1] == meant[j - 2] && typed[i - 2] == meant[j - 1];
+      if (swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
+    }
+  }
+  return row.back();
+}
+
 // What was typed that the verb does not know.
 std::string UnexpectedArgument(const std::string& name, const CLI::App& command) {
   const std::vector<std::string> rest = command.remaining(/*recurse=*/true);
@@ -286,29 +305,21 @@ int ReportError(const Status& status) {
 }
 
 std::string NearestWord(std::string_view word, const std::vector<std::string>& candidates) {
-  if (word.size() >= 4) {
+  const auto letters = [](std::string_view text) {
+    return text.substr(std::min(text.find_first_not_of('-'), text.size()));
+  };
+  const std::string_view asked = letters(word);
+  if (asked.size() >= 2) {
     for (const std::string& candidate : candidates) {
       if (candidate.starts_with(word)) return candidate;
     }
   }
   std::string nearest;
-  // Of two letters any word is a few edits away: the shorter the word, the fewer are allowed.
-  size_t least = std::min(word.size(), word.size() / 4 + 3);
+  size_t least = asked.size() / 3 + 1;
   for (const std::string& candidate : candidates) {
-    // Levenshtein by rows.
-    std::vector<size_t> row(candidate.size() + 1);
-    std::iota(row.begin(), row.end(), size_t{0});
-    for (size_t i = 1; i <= word.size(); ++i) {
-      size_t diagonal = row[0];
-      row[0] = i;
-      for (size_t j = 1; j <= candidate.size(); ++j) {
-        const size_t substituted = diagonal + (word[i - 1] == candidate[j - 1] ? 0 : 1);
-        diagonal = row[j];
-        row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
-      }
-    }
-    if (row.back() < least) {
-      least = row.back();
+    const size_t slips = SlipsBetween(asked, letters(candidate));
+    if (slips < least) {
+      least = slips;
       nearest = candidate;
     }
   }
