@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/utf8.h"
+#include "engine/request_limits.h"
 #include "engine/sampler.h"
 
 namespace tessera {

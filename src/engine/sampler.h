@@ -32,6 +32,7 @@
 
 #include "base/strong_id.h"
 #include "engine/engine.h"
+#include "engine/request_limits.h"
 
 namespace tessera {
 
@@ -59,8 +60,6 @@ class Sampler {
   std::vector<TokenId> candidates_;  // a prefix of the total order, in some order
   std::vector<double> weights_;      // by id
 };
-
-inline constexpr size_t kMaxLogitBiases = 1024;
 
 // First of the total order, or nothing when all are NaN.
 std::optional<TokenId> GreedyToken(std::span<const float> logits);

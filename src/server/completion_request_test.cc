@@ -125,10 +125,10 @@ TEST(CompletionRequest, PenaltiesBiasesAndEndsAreRead) {
 
 TEST(CompletionRequest, TooManyStopIdsAndBiasesAreRefused) {
   nlohmann::json body = {{"prompt", "x"}};
-  body["stop_token_ids"] = std::vector<int>(kStopIdsMax + 1, 1);
+  body["stop_token_ids"] = std::vector<int>(kMaxStopIds + 1, 1);
   EXPECT_EQ(Refusal(body.dump()).param, "stop_token_ids");
   body.erase("stop_token_ids");
-  for (size_t i = 0; i <= kLogitBiasesMax; ++i) body["logit_bias"][std::to_string(i)] = 1;
+  for (size_t i = 0; i <= kMaxLogitBiases; ++i) body["logit_bias"][std::to_string(i)] = 1;
   EXPECT_EQ(Refusal(body.dump()).message, "logit_bias: expected at most 1024 tokens, got 1025");
 }
 
@@ -145,17 +145,17 @@ TEST(CompletionRequest, CheckpointPositionsAreOneOrManyEachOnce) {
   EXPECT_EQ(positions("7"), (std::vector<uint32_t>{7}));
   EXPECT_EQ(positions("[9,1,9,100]"), (std::vector<uint32_t>{1, 9, 100}));
   EXPECT_TRUE(positions("[]").empty());
-  EXPECT_EQ(positions(nlohmann::json(std::vector<int>(kCheckpointsMax, 5)).dump()).size(), 1u);
+  EXPECT_EQ(positions(nlohmann::json(std::vector<int>(kMaxCheckpoints, 5)).dump()).size(), 1u);
 }
 
 TEST(CompletionRequest, ASaltOfTheMostBytesIsReadAndAnEmptyOneIsNone) {
-  const std::string salt(kSaltBytesMax, 's');
+  const std::string salt(kMaxSaltBytes, 's');
   EXPECT_EQ(Parse(R"({"prompt":"x","cache_salt":")" + salt + R"("})").cache_salt, salt);
   EXPECT_EQ(Parse(R"({"prompt":"x","cache_salt":""})").cache_salt, "");
 }
 
 TEST(CompletionRequest, ARefusedSaltIsNotInTheMessage) {
-  const std::string salt = "secret" + std::string(kSaltBytesMax, 's');
+  const std::string salt = "secret" + std::string(kMaxSaltBytes, 's');
   for (const std::string& value : {"\"" + salt + "\"", std::string(R"(["secret"])")}) {
     const ApiError error = Refusal(R"({"prompt":"x","cache_salt":)" + value + "}");
     EXPECT_EQ(error.param, "cache_salt");
@@ -314,7 +314,7 @@ TEST(CompletionRequest, TooManyPromptsAreRefused) {
 }
 
 TEST(CompletionRequest, TooManyCheckpointPositionsAreRefused) {
-  const std::string many = nlohmann::json(std::vector<int>(kCheckpointsMax + 1, 5)).dump();
+  const std::string many = nlohmann::json(std::vector<int>(kMaxCheckpoints + 1, 5)).dump();
   const ApiError error = Refusal(R"({"prompt":"x","checkpoint_at":)" + many + "}");
   EXPECT_EQ(error.param, "checkpoint_at");
   EXPECT_NE(error.message.find("array of 65"), std::string::npos) << error.message;

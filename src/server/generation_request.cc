@@ -98,10 +98,10 @@ FieldError ReadLogitBias(const Json& value, const ModelLimits& limits, Request& 
   if (!value.is_object()) {
     return WrongType("logit_bias", "an object of token ids and numbers", value);
   }
-  if (value.size() > kLogitBiasesMax) {
+  if (value.size() > kMaxLogitBiases) {
     return InvalidField("logit_bias", "invalid_value",
                         fmt::format("logit_bias: expected at most {} tokens, got {}",
-                                    kLogitBiasesMax, value.size()));
+                                    kMaxLogitBiases, value.size()));
   }
   for (const auto& [name, bias] : value.items()) {
     LogitBias one;
@@ -125,10 +125,10 @@ FieldError ReadLogitBias(const Json& value, const ModelLimits& limits, Request& 
 // ---- when to stop, how many
 
 FieldError ReadOneStop(const Json& value, Request& request) {
-  const std::string expected = fmt::format("strings of 1 to {} bytes", kStopBytesMax);
+  const std::string expected = fmt::format("strings of 1 to {} bytes", kMaxStopBytes);
   if (!value.is_string()) return WrongType("stop", expected, value);
   const std::string& text = value.get_ref<const std::string&>();
-  if (text.empty() || text.size() > kStopBytesMax) return WrongValue("stop", expected, value);
+  if (text.empty() || text.size() > kMaxStopBytes) return WrongValue("stop", expected, value);
   request.stop.push_back(text);
   return std::nullopt;
 }
@@ -145,9 +145,9 @@ FieldError ReadStop(const Json& value, const ModelLimits&, Request& request) {
 }
 
 FieldError ReadStopIds(const Json& value, const ModelLimits& limits, Request& request) {
-  const std::string expected = fmt::format("an array of up to {} token ids", kStopIdsMax);
+  const std::string expected = fmt::format("an array of up to {} token ids", kMaxStopIds);
   if (!value.is_array()) return WrongType("stop_token_ids", expected, value);
-  if (value.size() > kStopIdsMax) return WrongValue("stop_token_ids", expected, value);
+  if (value.size() > kMaxStopIds) return WrongValue("stop_token_ids", expected, value);
   return In("stop_token_ids",
             ReadTokenIds("stop_token_ids", value, limits.vocab_size, &request.stop_ids));
 }
@@ -217,9 +217,9 @@ FieldError ReadOneCheckpoint(const std::string& field, const Json& value, const 
 FieldError ReadCheckpointAt(const Json& value, const ModelLimits& limits, Request& request) {
   if (value.is_number()) return ReadOneCheckpoint("checkpoint_at", value, limits, request);
   const std::string expected =
-      fmt::format("a token position or an array of up to {} of them", kCheckpointsMax);
+      fmt::format("a token position or an array of up to {} of them", kMaxCheckpoints);
   if (!value.is_array()) return WrongType("checkpoint_at", expected, value);
-  if (value.size() > kCheckpointsMax) return WrongValue("checkpoint_at", expected, value);
+  if (value.size() > kMaxCheckpoints) return WrongValue("checkpoint_at", expected, value);
   for (size_t i = 0; i < value.size(); ++i) {
     if (FieldError error =
             ReadOneCheckpoint(fmt::format("checkpoint_at[{}]", i), value[i], limits, request)) {
@@ -297,7 +297,7 @@ constexpr Field<Request> kFields[] = {
 }  // namespace
 
 FieldError ReadCacheSalt(const Json& value, std::string* out) {
-  const std::string expected = fmt::format("a string of at most {} bytes", kSaltBytesMax);
+  const std::string expected = fmt::format("a string of at most {} bytes", kMaxSaltBytes);
   // A salt keeps others out: what came in its place is not for a message.
   if (!value.is_string()) {
     return InvalidField(
@@ -305,7 +305,7 @@ FieldError ReadCacheSalt(const Json& value, std::string* out) {
         fmt::format("cache_salt: expected {}, got {}", expected, value.type_name()));
   }
   const std::string& salt = value.get_ref<const std::string&>();
-  if (salt.size() > kSaltBytesMax) {
+  if (salt.size() > kMaxSaltBytes) {
     return InvalidField(
         "cache_salt", "invalid_value",
         fmt::format("cache_salt: expected {}, got one of {} bytes", expected, salt.size()));

@@ -21,20 +21,18 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/request_limits.h"
 #include "server/field_reader.h"
 #include "server/model_limits.h"
 #include "server/openai_error.h"
 
 namespace tessera {
 
+// The API's limits; the others are the engine's own (engine/request_limits.h).
 inline constexpr uint32_t kChoicesMax = 128;  // OpenAI's limit of n; here of all choices together
-inline constexpr size_t kStopsMax = 4;
-inline constexpr size_t kStopBytesMax = 1024;  // this and the next three: the engine's own limits
-inline constexpr size_t kStopIdsMax = 64;
-inline constexpr size_t kLogitBiasesMax = 1024;
-inline constexpr size_t kSaltBytesMax = 256;
+inline constexpr size_t kStopsMax = 4;        // OpenAI's
 inline constexpr int kLogprobsMax = 20;  // OpenAI's own limit is 5; local users look further down
-inline constexpr size_t kCheckpointsMax = 64;
+static_assert(kStopsMax <= kMaxStops && kLogprobsMax <= kMaxLogprobs);
 
 // Clients send int64; one who copies the seed of a response may send any uint64. Both print as they
 // came.
