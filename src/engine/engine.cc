@@ -102,6 +102,10 @@ struct Engine::Impl {
   Status LoadWeights(const GgufFile& file);
   Status StartLoop();
   ForwardLimits forward_limits() const;
+  // Whose pins a client with this key has to do with.
+  std::string_view PinOwner(std::string_view isolation_key) const {
+    return options.isolate == IsolateKind::kKey ? isolation_key : std::string_view();
+  }
   // None when reuse is off.
   KeptRows kept_rows() const { return options.reuse ? KeptRows(shape.width) : KeptRows(); }
 };
@@ -266,16 +270,19 @@ PinResult Engine::Pin(const PinRequest& request) {
   const uint64_t expires_at = request.ttl_s > 0 ? NowNs() + request.ttl_s * kSecondNs : 0;
   const std::string salt =
       StateSalt(impl_->options.isolate, {request.isolation_key, request.cache_salt, RequestId()});
-  return impl_->store->Pin({.max_tokens = request.prompt.size(),
-                            .prompt = request.prompt,
-                            .salt = salt,
-                            .isolate_after = request.isolate_after},
-                           expires_at);
+  return impl_->store->Pin(
+      {.max_tokens = request.prompt.size(),
+       .prompt = request.prompt,
+       .salt = salt,
+       .isolate_after = request.isolate_after},
+      {.expires_at = expires_at, .owner = impl_->PinOwner(request.isolation_key)});
 }
-bool Engine::Unpin(uint64_t id) { return impl_->store->Unpin(id); }
-std::vector<PinInfo> Engine::Pins() const {
+bool Engine::Unpin(uint64_t id, std::string_view isolation_key) {
+  return impl_->store->Unpin(id, impl_->PinOwner(isolation_key));
+}
+std::vector<PinInfo> Engine::Pins(std::string_view isolation_key) const {
   impl_->store->ExpirePins(NowNs());
-  return impl_->store->Pins();
+  return impl_->store->Pins(impl_->PinOwner(isolation_key));
 }
 uint64_t Engine::ClearCache() { return impl_->store->Clear(); }
 

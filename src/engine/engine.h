@@ -326,8 +326,10 @@ class Engine {
   // Pins the deepest checkpoint that a request with this prompt could start from
   // (StateStore::Pin). PinInfo::expires_at is in nanoseconds of NowNs.
   PinResult Pin(const PinRequest& request);
-  bool Unpin(uint64_t id);  // false: no such pin
-  std::vector<PinInfo> Pins() const;
+  // With IsolateKind::kKey each isolation key has pins of its own, and neither sees nor releases
+  // another's; otherwise they are everybody's. False: there is no such pin.
+  bool Unpin(uint64_t id, std::string_view isolation_key);
+  std::vector<PinInfo> Pins(std::string_view isolation_key) const;
   // Gives up all of it that nothing uses, and the rest when it is released. Returns how many
   // entries that invalidated.
   uint64_t ClearCache();

@@ -142,15 +142,13 @@ std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
 
 HttpReply Api::Handle(const HttpRequest& request, Peer& peer) {
   if (std::optional<HttpReply> refused = Refuse(request)) return std::move(*refused);
-  if (request.method == "POST") {
-    Caller caller{&peer, {}};
-    if (const std::optional<size_t> key = options_.keys.Find(request.authorization)) {
-      caller.isolation_key = options_.keys.isolation_key(*key);
-    }
-    return HandlePost(request, caller);
+  Caller caller{&peer, {}};
+  if (const std::optional<size_t> key = options_.keys.Find(request.authorization)) {
+    caller.isolation_key = options_.keys.isolation_key(*key);
   }
+  if (request.method == "POST") return HandlePost(request, caller);
   if (request.method == "DELETE") return HttpReply::Json(CacheClearedBody(engine_->ClearCache()));
-  return HandleGet(request);
+  return HandleGet(request, caller);
 }
 
 HttpReply Api::HandlePost(const HttpRequest& request, const Caller& caller) const {
@@ -162,12 +160,12 @@ HttpReply Api::HandlePost(const HttpRequest& request, const Caller& caller) cons
   }
   if (path == "/apply-template") return HandleApplyTemplate(context_, prompter_, request);
   if (path == "/cache/pin") return HandlePin(context_, prompter_, request, caller);
-  if (path == "/cache/release") return HandleRelease(context_, request);
+  if (path == "/cache/release") return HandleRelease(context_, request, caller);
   if (path == "/tokenize") return HandleTokenize(context_, prompter_, request);
   return HandleDetokenize(context_, request);
 }
 
-HttpReply Api::HandleGet(const HttpRequest& request) const {
+HttpReply Api::HandleGet(const HttpRequest& request, const Caller& caller) const {
   const std::string& path = request.path;
   if (IsHealth(path)) return HttpReply::Json(HealthBody());
   if (path == "/version") return HttpReply::Json(VersionBody());
@@ -176,7 +174,7 @@ HttpReply Api::HandleGet(const HttpRequest& request) const {
     return HttpReply::Json(
         CacheBody(engine_->Stats(), engine_->organisation(), engine_->options()));
   }
-  if (path == "/cache/pins") return HandlePins(context_);
+  if (path == "/cache/pins") return HandlePins(context_, caller);
   if (path == "/cache/entries") return HandleCacheEntries(request.query);
   if (path == "/metrics") return HandleMetrics();
   if (path == "/cache/pages")

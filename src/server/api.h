@@ -59,7 +59,7 @@ class Api {
 
  private:
   HttpReply HandlePost(const HttpRequest& request, const Caller& caller) const;
-  HttpReply HandleGet(const HttpRequest& request) const;
+  HttpReply HandleGet(const HttpRequest& request, const Caller& caller) const;
   HttpReply HandleCacheEntries(const HttpQuery& query) const;
   HttpReply HandleMetrics() const;
 

@@ -139,7 +139,8 @@ HttpReply HandlePin(const AnswerContext& context, const ChatPrompter& prompter,
   ApiResult<Json> parsed = ParseObject(http.body);
   if (const ApiError* error = std::get_if<ApiError>(&parsed)) return HttpReply::Error(*error);
   Json& root = std::get<Json>(parsed);
-  ApiResult<PinRequest> made = root.contains("messages")
+  const std::string field = root.contains("messages") ? "messages" : "prompt";
+  ApiResult<PinRequest> made = field == "messages"
                                    ? ParseChatPin(context, prompter, std::move(root), http.body)
                                    : ParsePromptPin(context, root);
   if (const ApiError* error = std::get_if<ApiError>(&made)) return HttpReply::Error(*error);
@@ -149,13 +150,14 @@ HttpReply HandlePin(const AnswerContext& context, const ChatPrompter& prompter,
   if (!result.error.ok()) return HttpReply::Error(FromEngineStatus(result.error));
   if (result.pin) return HttpReply::Json(DumpJson(PinJson(*result.pin)));
   return HttpReply::Error(NotThere(
-      "prompt", "not_cached",
-      fmt::format("prompt: no state of its {} tokens is kept; a request with it (max_tokens 0 is "
-                  "enough) makes some",
-                  request.prompt.size())));
+      field, "not_cached",
+      fmt::format("{}: no state of the prompt's {} tokens is kept; a request with it (max_tokens 0 "
+                  "is enough) makes some",
+                  field, request.prompt.size())));
 }
 
-HttpReply HandleRelease(const AnswerContext& context, const HttpRequest& http) {
+HttpReply HandleRelease(const AnswerContext& context, const HttpRequest& http,
+                        const Caller& caller) {
   ApiResult<Json> parsed = ParseObject(http.body);
   if (const ApiError* error = std::get_if<ApiError>(&parsed)) return HttpReply::Error(*error);
   ReleaseBody body;
@@ -167,14 +169,16 @@ HttpReply HandleRelease(const AnswerContext& context, const HttpRequest& http) {
     return HttpReply::Error(InvalidField("pin", "missing_required_parameter",
                                          "pin: required: the number that pinning answered"));
   }
-  if (context.engine->Unpin(*body.pin)) return HttpReply::Json(DumpJson({{"released", true}}));
+  if (context.engine->Unpin(*body.pin, caller.isolation_key)) {
+    return HttpReply::Json(DumpJson({{"released", true}}));
+  }
   return HttpReply::Error(NotThere(
       "pin", "pin_not_found", fmt::format("pin: there is no {}: released, or expired", *body.pin)));
 }
 
-HttpReply HandlePins(const AnswerContext& context) {
+HttpReply HandlePins(const AnswerContext& context, const Caller& caller) {
   OrderedJson pins = OrderedJson::array();
-  for (const PinInfo& pin : context.engine->Pins()) {
+  for (const PinInfo& pin : context.engine->Pins(caller.isolation_key)) {
     OrderedJson json = PinJson(pin);
     json["salted"] = pin.salted;
     json["lost"] = pin.lost;

@@ -11,6 +11,8 @@
 // goes after everything that is not pinned (memory/store/client_pins.h). Nothing is computed: a
 // prompt of which no state is kept is 404 not_cached.
 //
+// With --isolate key a pin is of the API key it came with, and no other lists or releases it.
+//
 // Threads: any number.
 #pragma once
 
@@ -24,7 +26,8 @@ inline constexpr uint32_t kPinSecondsMax = 30 * 24 * 3600;
 
 HttpReply HandlePin(const AnswerContext& context, const ChatPrompter& prompter,
                     const HttpRequest& request, const Caller& caller);
-HttpReply HandleRelease(const AnswerContext& context, const HttpRequest& request);
-HttpReply HandlePins(const AnswerContext& context);
+HttpReply HandleRelease(const AnswerContext& context, const HttpRequest& request,
+                        const Caller& caller);
+HttpReply HandlePins(const AnswerContext& context, const Caller& caller);
 
 }  // namespace tessera

@@ -81,6 +81,39 @@ TEST_F(CachePinsTest, APinOfAPublicBeginningIsEverybodys) {
   EXPECT_EQ(server.PostTo("/cache/pin", body).status, 404);
 }
 
+TEST_F(CachePinsTest, UnderIsolateKeyAPinIsOfItsKeyAlone) {
+  for (const IsolateKind isolate : {IsolateKind::kKey, IsolateKind::kOff}) {
+    EngineOptions engine_options = engine_->options();
+    engine_options.isolate = isolate;
+    auto engine = Engine::Create(engine_options);
+    ASSERT_TRUE(engine.has_value()) << engine.error().message();
+    ApiOptions options;
+    options.keys = *ApiKeys::Create({"ada", "rosa"});
+    const RunningServer server(engine->get(), {}, options);
+    const auto ask = [&](const char* key, const char* path, const Json& body) {
+      const auto reply = server.Client().Post(
+          path, {{"Authorization", std::string("Bearer ") + key}}, body.dump(), "application/json");
+      return RunningServer::Reply{reply->status, Json::parse(reply->body)};
+    };
+    const auto pins = [&](const char* key) {
+      const auto reply =
+          server.Client().Get("/cache/pins", {{"Authorization", std::string("Bearer ") + key}});
+      return Json::parse(reply->body)["pins"].size();
+    };
+    const Json prompt = {{"prompt", kPrompt}, {"max_tokens", 4}};
+    ASSERT_EQ(ask("ada", "/v1/completions", prompt).status, 200);
+    const auto pinned = ask("ada", "/cache/pin", {{"prompt", std::string(kPrompt) + " x"}});
+    ASSERT_EQ(pinned.status, 200) << pinned.json;
+    const bool shared = isolate == IsolateKind::kOff;
+    EXPECT_EQ(pins("ada"), 1u);
+    EXPECT_EQ(pins("rosa"), shared ? 1u : 0u);
+    const Json pin = {{"pin", pinned.json["pin"]}};
+    EXPECT_EQ(ask("rosa", "/cache/release", pin).status, shared ? 200 : 404);
+    EXPECT_EQ(pins("ada"), shared ? 0u : 1u);
+    EXPECT_EQ(ask("ada", "/cache/release", pin).status, shared ? 404 : 200);
+  }
+}
+
 TEST_F(CachePinsTest, BadRequestsAreNamed) {
   const RunningServer server(engine_.get());
   struct Case {

@@ -6,10 +6,10 @@
 
 namespace tessera::store {
 
-bool ClientPins::Add(LedgerLock& lock, EntryId checkpoint, PinInfo* info) {
+bool ClientPins::Add(LedgerLock& lock, EntryId checkpoint, std::string_view owner, PinInfo* info) {
   if (pins_.size() >= kClientPinsMax) return false;
   info->id = next_id_++;
-  pins_.push_back({*info, ledger_->Retain(lock, checkpoint)});
+  pins_.push_back({*info, std::string(owner), ledger_->Retain(lock, checkpoint)});
   if (info->expires_at > 0 && (next_expiry_ == 0 || info->expires_at < next_expiry_)) {
     next_expiry_ = info->expires_at;
   }
@@ -20,14 +20,15 @@ void ClientPins::Drop(LedgerLock& lock, size_t index) {
   ledger_->Release(lock, std::move(pins_[index].retention));
   for (size_t i = index + 1; i < pins_.size(); ++i) {
     pins_[i - 1].info = pins_[i].info;
+    pins_[i - 1].owner = std::move(pins_[i].owner);
     pins_[i - 1].retention = std::move(pins_[i].retention);
   }
   pins_.pop_back();
 }
 
-bool ClientPins::Remove(LedgerLock& lock, uint64_t id) {
+bool ClientPins::Remove(LedgerLock& lock, uint64_t id, std::string_view owner) {
   for (size_t i = 0; i < pins_.size(); ++i) {
-    if (pins_[i].info.id != id) continue;
+    if (pins_[i].info.id != id || pins_[i].owner != owner) continue;
     Drop(lock, i);
     return true;
   }
@@ -52,10 +53,11 @@ void ClientPins::ReleaseAll(LedgerLock& lock) {
   next_expiry_ = 0;
 }
 
-std::vector<PinInfo> ClientPins::List(LedgerLock& lock) const {
+std::vector<PinInfo> ClientPins::List(LedgerLock& lock, std::string_view owner) const {
   TESSERA_CHECK(lock.Guards(*ledger_));
   std::vector<PinInfo> list;
   for (const Entry& pin : pins_) {
+    if (pin.owner != owner) continue;
     list.push_back(pin.info);
     list.back().lost = !ledger_->Keeps(pin.retention);
   }

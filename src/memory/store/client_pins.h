@@ -11,11 +11,14 @@
 //     checkpoint that is pinned is evicted after all that are not, and then the pin is Lost, which
 //     the list says.
 // P2  Times are the caller's: any clock that does not run backwards.
+// P3  A pin has one owner, who alone lists and removes it. Expire and ReleaseAll ask nobody.
 //
 // Threads: every method wants the ledger's lock.
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "memory/ledger/ledger.h"
@@ -28,20 +31,21 @@ class ClientPins {
   explicit ClientPins(Ledger* ledger) : ledger_(ledger) {}
 
   // `info` but for its id. False when there are kClientPinsMax.
-  bool Add(LedgerLock& lock, EntryId checkpoint, PinInfo* info);
-  // False when there is no such pin.
-  bool Remove(LedgerLock& lock, uint64_t id);
+  bool Add(LedgerLock& lock, EntryId checkpoint, std::string_view owner, PinInfo* info);
+  // False when the owner has no such pin.
+  bool Remove(LedgerLock& lock, uint64_t id, std::string_view owner);
   // Those whose expiry is at or before `now`.
   void Expire(LedgerLock& lock, uint64_t now);
   void ReleaseAll(LedgerLock& lock);
 
-  std::vector<PinInfo> List(LedgerLock& lock) const;
+  std::vector<PinInfo> List(LedgerLock& lock, std::string_view owner) const;
   // Pins of the checkpoint.
   uint32_t count(EntryId checkpoint) const;
 
  private:
   struct Entry {
     PinInfo info;
+    std::string owner;
     Retention retention;
   };
   void Drop(LedgerLock& lock, size_t index);

@@ -190,7 +190,7 @@ uint64_t StateStore::Clear() {
 
 // ---- Pins.
 
-PinResult StateStore::Pin(const SequenceRequest& request, uint64_t expires_at) {
+PinResult StateStore::Pin(const SequenceRequest& request, const PinTerms& terms) {
   store::StateMemory& memory = impl_->memory;
   PinResult result;
   if (memory.state() == nullptr) {
@@ -212,9 +212,9 @@ PinResult StateStore::Pin(const SequenceRequest& request, uint64_t expires_at) {
   PinInfo info;
   info.tokens = match.report.reused;
   info.bytes = memory.checkpoint_bytes();
-  info.expires_at = expires_at;
+  info.expires_at = terms.expires_at;
   info.salted = memory.index()->IsSalted(match.boundary);
-  if (memory.pins().Add(lock, checkpoint, &info)) {
+  if (memory.pins().Add(lock, checkpoint, terms.owner, &info)) {
     result.pin = info;
   } else {
     result.error = InvalidArgument("pin: there are 1024 pins, which is the most there can be");
@@ -222,9 +222,9 @@ PinResult StateStore::Pin(const SequenceRequest& request, uint64_t expires_at) {
   return result;
 }
 
-bool StateStore::Unpin(uint64_t id) {
+bool StateStore::Unpin(uint64_t id, std::string_view owner) {
   LedgerLock lock(impl_->memory.ledger());
-  return impl_->memory.pins().Remove(lock, id);
+  return impl_->memory.pins().Remove(lock, id, owner);
 }
 
 void StateStore::ExpirePins(uint64_t now) {
@@ -232,9 +232,9 @@ void StateStore::ExpirePins(uint64_t now) {
   impl_->memory.pins().Expire(lock, now);
 }
 
-std::vector<PinInfo> StateStore::Pins() const {
+std::vector<PinInfo> StateStore::Pins(std::string_view owner) const {
   LedgerLock lock(impl_->memory.ledger());
-  return impl_->memory.pins().List(lock);
+  return impl_->memory.pins().List(lock, owner);
 }
 
 StoreStats StateStore::Stats() const {

@@ -210,6 +210,10 @@ struct PinInfo {
   bool salted = false;
   bool lost = false;  // its memory was needed, and nothing else was left to take
 };
+struct PinTerms {
+  uint64_t expires_at = 0;      // by the caller's clock; 0: never
+  std::string_view owner = {};  // who may list and release it: any bytes, the caller's own
+};
 inline constexpr size_t kClientPinsMax = 1024;
 
 struct PinResult {
@@ -368,10 +372,10 @@ class StateStore {
   // Keeps the deepest checkpoint that this request could start from longer than all that are not
   // pinned, until it is released or expired. kInvalidArgument: the model has
   // no recurrent layers, strict retention, or too many pins.
-  PinResult Pin(const SequenceRequest& request, uint64_t expires_at);
-  bool Unpin(uint64_t id);  // false: no such pin
+  PinResult Pin(const SequenceRequest& request, const PinTerms& terms);
+  bool Unpin(uint64_t id, std::string_view owner);  // false: the owner has no such pin
   void ExpirePins(uint64_t now);
-  std::vector<PinInfo> Pins() const;
+  std::vector<PinInfo> Pins(std::string_view owner) const;
   // Forgets everything that nobody holds now, pinned or not, the rest when it is let go. Entries gone now.
   uint64_t Clear();
 
