@@ -127,7 +127,15 @@ Api::Api(Engine* engine, ApiOptions options)
       card_(MakeCard(*engine)),
       metrics_subject_(MetricsSubject::Of(*engine)),
       context_(MakeContext(engine, card_, options_, &cancel_all_)),
-      prompter_(engine->chat_template(), &engine->tokenizer(), context_.limits) {}
+      prompter_(engine->chat_template(), &engine->tokenizer(), context_.limits),
+      census_(options_.reading_rest, [engine] { return engine->Census(); }),
+      pages_(options_.reading_rest,
+             [engine] { return PagesBody(engine->PageMap(), engine->Census()); }),
+      // One more, to know whether there is.
+      first_entries_(options_.reading_rest,
+                     [engine] { return engine->CacheEntries(kEntriesDefault + 1, kEntryTokens); }),
+      all_entries_(options_.reading_rest,
+                   [engine] { return engine->CacheEntries(kEntriesMax + 1, kEntryTokens); }) {}
 
 std::optional<HttpReply> Api::Refuse(const HttpRequest& head) const {
   // The key comes first: who does not have it learns nothing about paths.
@@ -147,7 +155,7 @@ HttpReply Api::Handle(const HttpRequest& request, Peer& peer) {
     caller.isolation_key = options_.keys.isolation_key(*key);
   }
   if (request.method == "POST") return HandlePost(request, caller);
-  if (request.method == "DELETE") return HttpReply::Json(CacheClearedBody(engine_->ClearCache()));
+  if (request.method == "DELETE") return HandleClear();
   return HandleGet(request, caller);
 }
 
@@ -165,7 +173,7 @@ HttpReply Api::HandlePost(const HttpRequest& request, const Caller& caller) cons
   return HandleDetokenize(context_, request);
 }
 
-HttpReply Api::HandleGet(const HttpRequest& request, const Caller& caller) const {
+HttpReply Api::HandleGet(const HttpRequest& request, const Caller& caller) {
   const std::string& path = request.path;
   if (IsHealth(path)) return HttpReply::Json(HealthBody());
   if (path == "/version") return HttpReply::Json(VersionBody());
@@ -177,8 +185,7 @@ HttpReply Api::HandleGet(const HttpRequest& request, const Caller& caller) const
   if (path == "/cache/pins") return HandlePins(context_, caller);
   if (path == "/cache/entries") return HandleCacheEntries(request.query);
   if (path == "/metrics") return HandleMetrics();
-  if (path == "/cache/pages")
-    return HttpReply::Json(PagesBody(engine_->PageMap(), engine_->Census()));
+  if (path == "/cache/pages") return HttpReply::Json(*pages_.Get());
   if (path == "/requests") return HttpReply::Json(RequestsBody(engine_->RecentRequests()));
   if (const WebFile* file = FindWebFile(path)) return WebReply(*file, request.if_none_match);
   const std::string asked = path.substr(kModelPrefix.size());
@@ -186,21 +193,31 @@ HttpReply Api::HandleGet(const HttpRequest& request, const Caller& caller) const
   return HttpReply::Json(ModelBody(card_));
 }
 
-HttpReply Api::HandleMetrics() const {
+HttpReply Api::HandleMetrics() {
   HttpReply reply;
   reply.content_type = kPrometheusContentType;
-  reply.body = MetricsBody(metrics_subject_, ReadMetrics(*engine_, options_.request_log),
-                           options_.vllm_metrics);
+  reply.body =
+      MetricsBody(metrics_subject_, ReadMetrics(*engine_, *census_.Get(), options_.request_log),
+                  options_.vllm_metrics);
   return reply;
 }
 
-HttpReply Api::HandleCacheEntries(const HttpQuery& query) const {
+// What is left is soon looked at, and who cleared it wants to see it.
+HttpReply Api::HandleClear() {
+  const uint64_t entries = engine_->ClearCache();
+  census_.Forget();
+  pages_.Forget();
+  first_entries_.Forget();
+  all_entries_.Forget();
+  return HttpReply::Json(CacheClearedBody(entries));
+}
+
+HttpReply Api::HandleCacheEntries(const HttpQuery& query) {
   const ApiResult<size_t> parsed = ParseEntriesLimit(query);
   if (const ApiError* error = std::get_if<ApiError>(&parsed)) return HttpReply::Error(*error);
   const size_t limit = std::get<size_t>(parsed);
-  // One more, to know whether there is.
-  const std::vector<BoundaryInfo> entries = engine_->CacheEntries(limit + 1, kEntryTokens);
-  return HttpReply::Json(CacheEntriesBody(entries, limit, engine_->tokenizer()));
+  const auto entries = limit <= kEntriesDefault ? first_entries_.Get() : all_entries_.Get();
+  return HttpReply::Json(CacheEntriesBody(*entries, limit, engine_->tokenizer()));
 }
 
 }  // namespace tessera

@@ -350,11 +350,11 @@ void WriteVllm(const MetricsSubject& subject, const MetricsReading& now, Prometh
 
 }  // namespace
 
-MetricsReading ReadMetrics(const Engine& engine, const RequestLog* log) {
+MetricsReading ReadMetrics(const Engine& engine, const StoreCensus& census, const RequestLog* log) {
   MetricsReading reading;
   reading.engine = engine.Stats();
   reading.requests = engine.Requests();
-  reading.census = engine.Census();
+  reading.census = census;
   if (log != nullptr) reading.log = log->Counts();
   return reading;
 }

@@ -31,8 +31,14 @@ using Json = nlohmann::json;
 
 // A server on a free port of 127.0.0.1. The engine outlives it.
 struct RunningServer {
+  // Every page is of the moment at which it is asked for, unless the options say otherwise.
   explicit RunningServer(Engine* engine, HttpServerOptions options = {},
-                         ApiOptions api_options = {});
+                         ApiOptions api_options = OfTheMoment());
+  static ApiOptions OfTheMoment() {
+    ApiOptions options;
+    options.reading_rest = 0;
+    return options;
+  }
   ~RunningServer();
 
   httplib::Client Client() const;
