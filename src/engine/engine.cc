@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <utility>
 
 #include "base/bytes.h"
@@ -81,6 +83,20 @@ std::string_view IsolateName(IsolateKind kind) {
   return "request";
 }
 
+std::string_view RefusalName(RefusalReason reason) {
+  switch (reason) {
+    case RefusalReason::kInvalid:
+      return "invalid";
+    case RefusalReason::kContext:
+      return "context";
+    case RefusalReason::kBudget:
+      return "budget";
+    case RefusalReason::kShuttingDown:
+      break;
+  }
+  return "shutting_down";
+}
+
 struct Engine::Impl {
   EngineOptions options;
   EngineMemory memory;
@@ -94,6 +110,7 @@ struct Engine::Impl {
   std::unique_ptr<Model> model;
   std::unique_ptr<StateStore> store;
   std::unique_ptr<Executor> executor;
+  std::array<std::atomic<uint64_t>, kRefusalReasons> refused{};
   std::unique_ptr<EngineLoop> loop;  // last: stops before what it uses goes
 
   Status Configure();
@@ -102,6 +119,8 @@ struct Engine::Impl {
   Status LoadWeights(const GgufFile& file);
   Status StartLoop();
   ForwardLimits forward_limits() const;
+  // Whether it can be run at all; else why not.
+  Status CheckFits(const Request& request, RefusalReason* reason) const;
   // Whose pins a client with this key has to do with.
   std::string_view PinOwner(std::string_view isolation_key) const {
     return options.isolate == IsolateKind::kKey ? isolation_key : std::string_view();
@@ -237,24 +256,59 @@ std::string Engine::kernel_description() const {
   return impl_->kernels.reason;  // begins with the table's name
 }
 
-Result<RequestId> Engine::Submit(Request request, RequestSink sink) {
-  TESSERA_RETURN_IF_ERROR(CheckRequest(request, impl_->shape));
+Status Engine::Impl::CheckFits(const Request& request, RefusalReason* reason) const {
   const uint64_t positions = request.prompt.size() + uint64_t{request.max_tokens};
-  if (positions > impl_->longest) {
-    const uint64_t needed = impl_->store->BudgetFor(positions);
-    return NoMemory(fmt::format(
-        "prompt of {} tokens + max_tokens {} needs a budget of {} bytes ({}) with organisation {}; "
-        "the budget is {} bytes",
-        request.prompt.size(), request.max_tokens, needed, FormatBytes(needed),
-        impl_->options.organisation.ToString(), impl_->options.budget_bytes));
+  *reason = positions > shape.context_length ? RefusalReason::kContext : RefusalReason::kInvalid;
+  TESSERA_RETURN_IF_ERROR(CheckRequest(request, shape, tokenizer->end_tokens()));
+  if (positions <= longest) return Status::Ok();
+  *reason = RefusalReason::kBudget;
+  const uint64_t needed = store->BudgetFor(positions);
+  return NoMemory(fmt::format(
+      "prompt of {} tokens + max_tokens {} needs a budget of {} bytes ({}) with organisation {}; "
+      "the budget is {} bytes",
+      request.prompt.size(), request.max_tokens, needed, FormatBytes(needed),
+      options.organisation.ToString(), options.budget_bytes));
+}
+
+Result<RequestId> Engine::Submit(Request request, RequestSink sink) {
+  RefusedRequest refused;
+  refused.prompt_tokens = static_cast<uint32_t>(request.prompt.size());
+  refused.max_tokens = request.max_tokens;
+  refused.salted = !request.cache_salt.empty();
+  refused.error = impl_->CheckFits(request, &refused.reason);
+  if (refused.error.ok()) {
+    Result<RequestId> id = impl_->loop->Submit(std::make_unique<Sequence>(
+        std::move(request), std::move(sink), impl_->tokenizer.get(), NowNs()));
+    if (id) return id;
+    refused.reason = RefusalReason::kShuttingDown;
+    refused.error = id.error();
   }
-  return impl_->loop->Submit(std::make_unique<Sequence>(std::move(request), std::move(sink),
-                                                        impl_->tokenizer.get(), NowNs()));
+  NoteRefused(refused);
+  return refused.error;
+}
+
+void Engine::NoteRefused(const RefusedRequest& request) {
+  impl_->refused[static_cast<size_t>(request.reason)].fetch_add(1, std::memory_order_relaxed);
+  if (!impl_->options.on_finished) return;
+  FinishedRequest finished;
+  finished.id = impl_->loop->TakeId();
+  finished.finish = FinishReason::kRefused;
+  finished.error = request.error;
+  finished.prompt_tokens = request.prompt_tokens;
+  finished.max_tokens = request.max_tokens;
+  finished.salted = request.salted;
+  impl_->options.on_finished(finished);
 }
 
 void Engine::Cancel(RequestId id) { impl_->loop->Cancel(id); }
 EngineStats Engine::Stats() const { return impl_->loop->Stats(); }
-RequestMetrics Engine::Requests() const { return impl_->loop->Requests(); }
+RequestMetrics Engine::Requests() const {
+  RequestMetrics metrics = impl_->loop->Requests();
+  for (size_t i = 0; i < kRefusalReasons; ++i) {
+    metrics.refused[i] = impl_->refused[i].load(std::memory_order_relaxed);
+  }
+  return metrics;
+}
 RequestList Engine::RecentRequests() const { return impl_->loop->RecentRequests(); }
 std::vector<PoolPageMap> Engine::PageMap() const { return impl_->store->PageMap(); }
 StoreCensus Engine::Census() const { return impl_->store->Census(); }

@@ -77,7 +77,8 @@ struct EngineOptions {
   EvictionPolicy eviction = EvictionPolicy::kValue;
   RetentionSpec retention;
   IsolateKind isolate = IsolateKind::kOff;
-  // Called on the loop thread when a request has ended, before its final event: must not block.
+  // Called when a request has ended, on the loop thread and before its final event, or was refused,
+  // on the thread that submitted it: from any number of threads. Must not block.
   FinishedObserver on_finished;
   // For tests: freed state memory is filled with NaN, pages are handed out in a random order.
   bool poison = false;
@@ -155,8 +156,15 @@ struct PositionLogprobs {
   std::vector<TokenLogprob> top;
 };
 
-enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kError };
-inline constexpr size_t kFinishReasons = 5;
+// kRefused is of requests that Submit did not take, in books alone: they have no events.
+enum class FinishReason : uint8_t { kNone, kStop, kLength, kCancelled, kError, kRefused };
+inline constexpr size_t kFinishReasons = 6;
+
+// Why a request was not taken: something in it is wrong, it is longer than the model's context, it
+// could never fit the budget, the engine is shutting down.
+enum class RefusalReason : uint8_t { kInvalid, kContext, kBudget, kShuttingDown };
+inline constexpr size_t kRefusalReasons = 4;
+std::string_view RefusalName(RefusalReason reason);  // invalid, context, budget, shutting_down
 
 struct RequestTimings {  // milliseconds
   double queue_ms = 0;
@@ -200,7 +208,7 @@ using RequestId = StrongId<struct RequestIdTag, uint64_t>;
 struct FinishedRequest {
   RequestId id;
   FinishReason finish = FinishReason::kNone;
-  Status error;  // with kError
+  Status error;  // with kError and kRefused
   uint32_t prompt_tokens = 0;
   uint32_t max_tokens = 0;
   uint32_t completion_tokens = 0;
@@ -209,6 +217,15 @@ struct FinishedRequest {
   MatchReport match;
   uint64_t receipt = 0;
   RequestTimings timings;
+};
+
+// A request that was not taken, as far as it was known.
+struct RefusedRequest {
+  RefusalReason reason = RefusalReason::kInvalid;
+  Status error;
+  uint32_t prompt_tokens = 0;
+  uint32_t max_tokens = 0;
+  bool salted = false;
 };
 
 // A request as far as it is. `summary.finish` is kNone until it has ended; it waits until
@@ -271,7 +288,8 @@ struct PinRequest {
 
 // What requests took and how they ended, since the start (request_meter.h). Of each request:
 struct RequestMetrics {
-  std::array<uint64_t, kFinishReasons> finished{};  // by FinishReason
+  std::array<uint64_t, kFinishReasons> finished{};  // by FinishReason; none of them refused
+  std::array<uint64_t, kRefusalReasons> refused{};  // by RefusalReason
   HistogramCounts first_token_s;                    // submitted → first token
   HistogramCounts between_tokens_s;                 // each token after the first
   HistogramCounts per_token_s;                      // mean of those, once per request
@@ -309,6 +327,8 @@ class Engine {
   // context length (the message has both numbers), a sampling value out of range. kNoMemory: it can
   // never fit the budget. kUnavailable: shutting down.
   Result<RequestId> Submit(Request request, RequestSink sink);
+  // Counts and reports what its caller refused before Submit saw it, as Submit does its own.
+  void NoteRefused(const RefusedRequest& request);
   // Does nothing when it has finished already.
   void Cancel(RequestId id);
 

@@ -39,6 +39,11 @@ void EngineLoop::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
+RequestId EngineLoop::TakeId() {
+  MutexLock lock(inbox_mutex_);
+  return RequestId(next_id_++);
+}
+
 Result<RequestId> EngineLoop::Submit(std::unique_ptr<Sequence> sequence) {
   RequestId id;
   {

@@ -58,6 +58,8 @@ class EngineLoop final : private SchedulerMemory {
   // Joins the thread; does nothing the second time.
   void Stop();
 
+  // The next number of a request: also of one that is not taken.
+  RequestId TakeId();
   // kUnavailable once stopping.
   Result<RequestId> Submit(std::unique_ptr<Sequence> sequence);
   void Cancel(RequestId id);

@@ -106,6 +106,58 @@ TEST(EngineMeter, CountsEveryRequestTokenAndWaitOnce) {
   EXPECT_NEAR(metrics.per_token_s.sum, decode / 19, kClose);
 }
 
+TEST(EngineMeter, WhatSubmitRefusesIsCountedByReasonAndBookedOnce) {
+  MeteredEngine metered;
+  Engine& engine = *metered.engine;
+  const auto refuse = [&](const Request& request) {
+    return engine.Submit(request, [](const RequestEvent&) { FAIL(); }).error();
+  };
+  Request wrong = Prompt(65, 4, 4);
+  wrong.sampling.top_p = 0;
+  wrong.cache_salt = "s";
+  const Status first = refuse(wrong);
+  EXPECT_FALSE(refuse(Prompt(65, 1000, 25)).ok()) << "a context of 1024";
+  engine.NoteRefused({.reason = RefusalReason::kContext,
+                      .error = InvalidArgument("prompt: too long"),
+                      .prompt_tokens = 2000,
+                      .max_tokens = 5});
+  Ask(engine, Prompt(65, 8, 1));
+  const RequestMetrics metrics = engine.Requests();
+  const auto refused = [&](RefusalReason reason) {
+    return metrics.refused[static_cast<size_t>(reason)];
+  };
+  EXPECT_EQ(refused(RefusalReason::kInvalid), 1u);
+  EXPECT_EQ(refused(RefusalReason::kContext), 2u);
+  EXPECT_EQ(refused(RefusalReason::kBudget), 0u);
+  EXPECT_EQ(metrics.finished[static_cast<size_t>(FinishReason::kRefused)], 0u)
+      << "what was never taken has not ended";
+  const std::vector<FinishedRequest>& booked = metered.books.requests;
+  ASSERT_EQ(booked.size(), 4u);
+  EXPECT_EQ(booked[0].finish, FinishReason::kRefused);
+  EXPECT_EQ(booked[0].error.message(), first.message());
+  EXPECT_EQ(booked[0].prompt_tokens, 4u);
+  EXPECT_EQ(booked[0].max_tokens, 4u);
+  EXPECT_TRUE(booked[0].salted);
+  EXPECT_FALSE(booked[0].admitted);
+  EXPECT_EQ(booked[1].prompt_tokens, 1000u);
+  EXPECT_FALSE(booked[1].salted);
+  EXPECT_EQ(booked[2].prompt_tokens, 2000u);
+  EXPECT_EQ(booked[3].finish, FinishReason::kLength);
+  for (size_t i = 1; i < booked.size(); ++i) EXPECT_GT(booked[i].id, booked[i - 1].id);
+}
+
+TEST(EngineMeter, WhatCanNeverFitTheBudgetIsCountedAsThat) {
+  EngineOptions options;
+  options.model_path = testing::ToyModelPath();
+  options.threads = 1;
+  options.budget_bytes = 256 * 1024;
+  auto engine = MakeEngine(options);
+  const auto id = engine->Submit(Prompt(65, 900, 100), [](const RequestEvent&) { FAIL(); });
+  ASSERT_FALSE(id);
+  EXPECT_EQ(id.error().code(), StatusCode::kNoMemory);
+  EXPECT_EQ(engine->Requests().refused[static_cast<size_t>(RefusalReason::kBudget)], 1u);
+}
+
 TEST(EngineMeter, ACancelledRequestIsBookedAsThatAndTakesNoPartInTheWaits) {
   MeteredEngine metered;
   Client client;

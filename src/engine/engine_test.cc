@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "engine/engine_client.h"
 #include "engine/engine_test_models.h"
+#include "engine/request_check.h"
 #include "memory/geometry/kept_rows.h"
 
 namespace tessera {
@@ -195,6 +196,27 @@ TEST(Engine, BadOptionsAreRefusedByName) {
   const auto missing = Engine::Create(options);
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code(), StatusCode::kIo);
+}
+
+TEST(Engine, MinTokensNeedATokenThatDoesNotEndTheText) {
+  ModelShape shape;
+  shape.vocab_size = 4;
+  shape.context_length = 16;
+  const TokenId end = 3;
+  Request request;
+  request.prompt = {0};
+  request.max_tokens = 2;
+  request.stop_ids = {0, 1, 2, 2};
+  EXPECT_TRUE(CheckRequest(request, shape, {&end, 1}).ok()) << "nothing is kept from ending";
+  request.min_tokens = 1;
+  const Status refused = CheckRequest(request, shape, {&end, 1});
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("each of the model's 4 tokens"), std::string::npos);
+  request.ignore_eos = true;
+  EXPECT_TRUE(CheckRequest(request, shape, {&end, 1}).ok()) << "the model's end is left";
+  request.ignore_eos = false;
+  request.stop_ids = {0, 1};
+  EXPECT_TRUE(CheckRequest(request, shape, {&end, 1}).ok());
 }
 
 TEST(Engine, BadRequestsAreRefusedByName) {

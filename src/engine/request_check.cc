@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "base/utf8.h"
 #include "engine/request_limits.h"
@@ -112,16 +113,31 @@ Status CheckReuse(const Request& request) {
       fmt::format("message_ends has {} after {}, expected ascending positions", next[1], next[0]));
 }
 
-}  // namespace
-
-Status CheckRequest(const Request& request, const ModelShape& shape) {
-  TESSERA_RETURN_IF_ERROR(CheckPrompt(request, shape));
-  TESSERA_RETURN_IF_ERROR(CheckSamplingOptions(request.sampling));
-  TESSERA_RETURN_IF_ERROR(CheckIds(request, shape));
+// Until min_tokens are there no token that ends the text is sampled: another one has to be left.
+Status CheckMinTokens(const Request& request, const ModelShape& shape,
+                      std::span<const TokenId> end_tokens) {
   if (request.min_tokens > request.max_tokens) {
     return InvalidArgument(fmt::format("min_tokens is {}, more than max_tokens, {}",
                                        request.min_tokens, request.max_tokens));
   }
+  if (request.min_tokens == 0) return Status::Ok();
+  std::set<TokenId> ends(request.stop_ids.begin(), request.stop_ids.end());
+  if (!request.ignore_eos) ends.insert(end_tokens.begin(), end_tokens.end());
+  if (ends.size() < shape.vocab_size) return Status::Ok();
+  return InvalidArgument(
+      fmt::format("min_tokens is {}, and each of the model's {} tokens would end the text: none "
+                  "is left to be sampled before",
+                  request.min_tokens, shape.vocab_size));
+}
+
+}  // namespace
+
+Status CheckRequest(const Request& request, const ModelShape& shape,
+                    std::span<const TokenId> end_tokens) {
+  TESSERA_RETURN_IF_ERROR(CheckPrompt(request, shape));
+  TESSERA_RETURN_IF_ERROR(CheckSamplingOptions(request.sampling));
+  TESSERA_RETURN_IF_ERROR(CheckIds(request, shape));
+  TESSERA_RETURN_IF_ERROR(CheckMinTokens(request, shape, end_tokens));
   TESSERA_RETURN_IF_ERROR(CheckStops(request));
   TESSERA_RETURN_IF_ERROR(CheckReuse(request));
   TESSERA_RETURN_IF_ERROR(CheckLogprobCount("logprobs", request.logprobs));

@@ -6,12 +6,15 @@
 // Threads: pure functions.
 #pragma once
 
+#include <span>
+
 #include "base/status.h"
 #include "engine/engine.h"
 
 namespace tessera {
 
-// kInvalidArgument naming the field, with expected and actual value.
-Status CheckRequest(const Request& request, const ModelShape& shape);
+// kInvalidArgument naming the field, with expected and actual value. `end_tokens` are the model's.
+Status CheckRequest(const Request& request, const ModelShape& shape,
+                    std::span<const TokenId> end_tokens);
 
 }  // namespace tessera

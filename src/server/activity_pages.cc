@@ -33,6 +33,7 @@ void AppendRun(const PageRun& run, std::string* out) {
 std::string_view FinishName(FinishReason finish) {
   switch (finish) {
     case FinishReason::kNone:
+    case FinishReason::kRefused:  // not on the board
       break;
     case FinishReason::kStop:
       return "stop";

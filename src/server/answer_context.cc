@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "server/engine_requests.h"
@@ -19,6 +20,23 @@ AnswerHead AnswerContext::MakeHead(std::string_view prefix) const {
   const RequestSeed random = DrawSeed();
   return {fmt::format("{}-{:014x}{:014x}", prefix, random.bits, DrawSeed().bits),
           std::chrono::duration_cast<std::chrono::seconds>(now).count(), model_id};
+}
+
+HttpReply AnswerContext::Refuse(const GenerationRequest& request,
+                                std::span<const PromptTokens> prompts,
+                                const ApiError& error) const {
+  RefusedRequest refused;
+  refused.reason =
+      error.code == "context_length_exceeded" ? RefusalReason::kContext : RefusalReason::kInvalid;
+  refused.error = InvalidArgument(error.message);
+  for (const PromptTokens& prompt : prompts) {
+    refused.prompt_tokens =
+        std::max(refused.prompt_tokens, static_cast<uint32_t>(prompt.ids.size()));
+  }
+  refused.max_tokens = request.max_tokens.value_or(0);
+  refused.salted = !request.cache_salt.empty();
+  engine->NoteRefused(refused);
+  return HttpReply::Error(error);
 }
 
 HttpReply AnswerContext::Reply(const GenerationRequest& request, std::vector<Request> requests,

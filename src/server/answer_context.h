@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "server/generation_request.h"
 #include "server/http_reply.h"
 #include "server/model_limits.h"
+#include "server/prompt_input.h"
 
 namespace tessera {
 
@@ -39,6 +41,9 @@ struct AnswerContext {
   std::optional<ApiError> CheckModel(const std::string& asked) const;
   // `prefix` of the id: "cmpl", "chatcmpl".
   AnswerHead MakeHead(std::string_view prefix) const;
+  // The reply to a request that is not submitted, which the engine is told of.
+  HttpReply Refuse(const GenerationRequest& request, std::span<const PromptTokens> prompts,
+                   const ApiError& error) const;
   // Submits and answers.
   HttpReply Reply(const GenerationRequest& request, std::vector<Request> requests, RequestSeed seed,
                   std::unique_ptr<AnswerFormat> format, const Caller& caller) const;

@@ -133,7 +133,7 @@ OrderedJson PinJson(const PinInfo& pin) {
 
 HttpReply HandlePin(const AnswerContext& context, const ChatPrompter& prompter,
                     const HttpRequest& http, const Caller& caller) {
-  if (std::optional<ApiError> error = CheckValueCount(http.body, 1, context.limits)) {
+  if (std::optional<ApiError> error = CheckValueCount("prompt", http.body, 1, context.limits)) {
     return HttpReply::Error(*error);
   }
   ApiResult<Json> parsed = ParseObject(http.body);

@@ -42,12 +42,12 @@ HttpReply HandleChat(const AnswerContext& context, const ChatPrompter& prompter,
   demand.message_ends = chat.message_ends;
   demand.isolate_after = chat.isolate_after;
   demand.isolation_key = caller.isolation_key;
+  demand.prompt_field = "messages";
   const RequestSeed seed = request.seed ? *request.seed : DrawSeed();
   ApiResult<std::vector<Request>> requests =
       MakeEngineRequests(request, demand, {&chat.prompt, 1}, context.limits, seed);
-  if (ApiError* error = std::get_if<ApiError>(&requests)) {
-    if (error->param == "prompt") error->param = "messages";
-    return HttpReply::Error(*error);
+  if (const ApiError* error = std::get_if<ApiError>(&requests)) {
+    return context.Refuse(request, {&chat.prompt, 1}, *error);
   }
   auto format = std::make_unique<ChatFormat>(context.MakeHead("chatcmpl"), request,
                                              &context.engine->tokenizer());

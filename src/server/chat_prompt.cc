@@ -78,8 +78,8 @@ ApiResult<RenderedChat> ChatPrompter::Render(const ChatRequest& request) const {
 
   const size_t tokens_min = chat->text.size() / limits_.token_bytes_max;
   if (tokens_min > limits_.context_length) {
-    return *In("messages",
-               PromptTooLong(limits_, fmt::format("the messages have at least {}", tokens_min)));
+    return PromptTooLong(limits_, "messages",
+                         fmt::format("the messages have at least {}", tokens_min));
   }
   RenderedChat rendered;
   const bool has_bos = !bos_text_.empty() && chat->text.starts_with(bos_text_);

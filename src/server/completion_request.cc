@@ -68,7 +68,8 @@ FieldError CheckTogether(const CompletionRequest& request) {
 
 ApiResult<CompletionRequest> ParseCompletionRequest(std::string_view body,
                                                     const ModelLimits& limits) {
-  if (FieldError error = CheckValueCount(body, kPromptsMax, limits)) return std::move(*error);
+  if (FieldError error = CheckValueCount("prompt", body, kPromptsMax, limits))
+    return std::move(*error);
   ApiResult<Json> parsed = ParseObject(body);
   if (ApiError* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   const Json& root = std::get<Json>(parsed);

@@ -33,7 +33,9 @@ HttpReply HandleCompletion(const AnswerContext& context, const HttpRequest& http
   const RequestSeed seed = request.seed ? *request.seed : DrawSeed();
   ApiResult<std::vector<Request>> requests =
       MakeEngineRequests(request, demand, prompts, context.limits, seed);
-  if (const ApiError* error = std::get_if<ApiError>(&requests)) return HttpReply::Error(*error);
+  if (const ApiError* error = std::get_if<ApiError>(&requests)) {
+    return context.Refuse(request, prompts, *error);
+  }
   auto format = std::make_unique<CompletionFormat>(context.MakeHead("cmpl"), request,
                                                    std::move(prompts), &tokenizer);
   return context.Reply(request, std::move(std::get<std::vector<Request>>(requests)), seed,

@@ -76,8 +76,9 @@ ApiResult<std::vector<Request>> MakeEngineRequests(const GenerationRequest& requ
   for (size_t index = 0; index < prompts.size(); ++index) {
     const Request one = MakeRequest(request, demand, prompts[index]);
     if (one.prompt.size() + uint64_t{one.max_tokens} > limits.context_length) {
-      return PromptTooLong(limits, fmt::format("{} in the prompt and max_tokens {}",
-                                               one.prompt.size(), one.max_tokens));
+      return PromptTooLong(
+          limits, demand.prompt_field,
+          fmt::format("{} in the prompt and max_tokens {}", one.prompt.size(), one.max_tokens));
     }
     if (std::optional<ApiError> error = CheckPositions(one, index, prompts.size())) {
       return std::move(*error);

@@ -25,7 +25,8 @@ namespace tessera {
 // What a route asks for beyond its GenerationRequest.
 struct EngineDemand {
   std::string_view isolation_key;
-  std::span<const uint32_t> message_ends;  // of the one prompt of a chat
+  std::string_view prompt_field = "prompt";  // what messages call where the prompt came from
+  std::span<const uint32_t> message_ends;    // of the one prompt of a chat
   uint32_t isolate_after = 0;
   int logprobs = -1;
   int prompt_logprobs = -1;

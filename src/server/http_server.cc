@@ -77,6 +77,13 @@ bool FramingIsClear(const httplib::Request& request) {
   return !length.empty() && length.find_first_not_of("0123456789") == std::string::npos;
 }
 
+// The library takes the bytes of any other for the body itself.
+bool EncodingIsKnown(const httplib::Request& request) {
+  const std::string encoding = request.get_header_value("Content-Encoding");
+  return encoding.empty() || encoding == "gzip" || encoding == "deflate" || encoding == "br" ||
+         encoding == "identity";
+}
+
 HttpReply UnclearFraming() {
   return Refusal(400, "invalid_request",
                  "Content-Length, Transfer-Encoding: expected one length in digits, or chunked");
@@ -346,6 +353,8 @@ void HttpServer::Impl::DropConnections() {
 // nobody registered, and matches paths with std::regex.
 httplib::Server::HandlerResponse HttpServer::Impl::RefuseEarly(const httplib::Request& request,
                                                                httplib::Response& response) {
+  // The whole is a right answer to who asks for a part; the library would cut ours and say 200.
+  const_cast<httplib::Request&>(request).ranges.clear();
   if (!FramingIsClear(request)) {
     SendAndClose(UnclearFraming(), response);
     return HandlerResponse::Handled;
@@ -408,6 +417,10 @@ std::optional<HttpReply> HttpServer::Impl::ReadBody(const httplib::Request& requ
                                                     BytesInFlight& share, std::string* body) {
   if (request.is_multipart_form_data()) {
     return Refusal(415, "unsupported_media_type", "Content-Type: expected application/json");
+  }
+  if (!EncodingIsKnown(request)) {
+    return Refusal(415, "unsupported_media_type",
+                   "Content-Encoding: expected gzip, deflate, br or identity");
   }
   const size_t limit = BodyBytesMax();
   if (request.get_header_value<uint64_t>("Content-Length") > limit) return TooLarge(limit);

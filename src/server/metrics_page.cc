@@ -43,6 +43,11 @@ void WriteRequests(const MetricsReading& now, PrometheusText* text) {
   for (const FinishReason reason : kReasons) {
     text->Sample({{"finished_reason", FinishName(reason)}}, Double(Finished(now.requests, reason)));
   }
+  text->Family("tessera_requests_refused_total", kCounter, "Requests that were not taken, by why.");
+  for (size_t i = 0; i < kRefusalReasons; ++i) {
+    text->Sample({{"reason", RefusalName(static_cast<RefusalReason>(i))}},
+                 Double(now.requests.refused[i]));
+  }
   text->Counter("tessera_prefill_joins_total",
                 "Times a request waited for another's prefill instead of computing it itself.",
                 Double(now.engine.joins));

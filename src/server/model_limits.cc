@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 namespace tessera {
 
@@ -28,10 +29,10 @@ size_t BodyBytesMax(const ModelLimits& limits) {
   return std::clamp(limits.context_length * token_bytes * kEscapedByte, kFloor, kCap);
 }
 
-ApiError PromptTooLong(const ModelLimits& limits, std::string_view needs) {
+ApiError PromptTooLong(const ModelLimits& limits, std::string_view field, std::string_view needs) {
   return InvalidField(
-      "prompt", "context_length_exceeded",
-      fmt::format("prompt: the model's context is {} tokens, the request needs more: {}",
+      std::string(field), "context_length_exceeded",
+      fmt::format("{}: the model's context is {} tokens, the request needs more: {}", field,
                   limits.context_length, needs));
 }
 

@@ -29,7 +29,8 @@ struct ModelLimits {
 // MiB.
 size_t BodyBytesMax(const ModelLimits& limits);
 
-// The 400 of a request that needs more than the context; `needs` says how many tokens it has where.
-ApiError PromptTooLong(const ModelLimits& limits, std::string_view needs);
+// The 400 of a request whose `field` needs more than the context; `needs` says how many tokens it
+// has where.
+ApiError PromptTooLong(const ModelLimits& limits, std::string_view field, std::string_view needs);
 
 }  // namespace tessera

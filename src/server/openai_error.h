@@ -3,12 +3,11 @@
 // ApiError is what a request is refused with: an HTTP status and the error object of OpenAI's
 // schema, {"error": {"message", "type", "param", "code"}}, which every SDK turns into an exception.
 //
-//   400 invalid_request_error   the request itself: unknown_parameter, invalid_type, invalid_value,
-//                               missing_required_parameter, invalid_json, context_length_exceeded,
-//                               budget_exceeded (no retry can help, so it is not a 503)
-//   401, 404, 405, 408, 413, 415, 431   as HTTP means them
-//   500 server_error            the engine failed
-//   503 server_error            loading, server_overloaded, shutting_down
+//   4xx invalid_request_error   the request itself. One that can never fit the budget too: no retry
+//                               can help
+//   5xx server_error            the model or the server: failed, loading, overloaded, stopping
+//
+// docs/http.md has every code, with its status.
 //
 // Threads: values.
 #pragma once

@@ -24,7 +24,7 @@ FieldError ReadOnePrompt(const std::string& field, const Json& value, const Mode
     const std::string& text = value.get_ref<const std::string&>();
     const size_t tokens_min = text.size() / limits.token_bytes_max;
     if (tokens_min > limits.context_length) {
-      return PromptTooLong(limits, fmt::format("{} has at least {}", field, tokens_min));
+      return PromptTooLong(limits, "prompt", fmt::format("{} has at least {}", field, tokens_min));
     }
     *out = text;
     return std::nullopt;
@@ -33,7 +33,7 @@ FieldError ReadOnePrompt(const std::string& field, const Json& value, const Mode
     return In("prompt", WrongType(field, "a string or an array of at least one token id", value));
   }
   if (value.size() > limits.context_length) {
-    return PromptTooLong(limits, fmt::format("{} has {}", field, value.size()));
+    return PromptTooLong(limits, "prompt", fmt::format("{} has {}", field, value.size()));
   }
   std::vector<TokenId> ids;
   if (FieldError error = ReadTokenIds(field, value, limits.vocab_size, &ids)) {
@@ -64,10 +64,11 @@ FieldError ReadPrompts(const Json& value, const ModelLimits& limits,
   return std::nullopt;
 }
 
-FieldError CheckValueCount(std::string_view body, size_t prompts, const ModelLimits& limits) {
+FieldError CheckValueCount(std::string_view field, std::string_view body, size_t prompts,
+                           const ModelLimits& limits) {
   const size_t values_max = prompts * (size_t{limits.context_length} + 1) + kOtherValuesMax;
   if (!HasMoreValuesThan(values_max, body)) return std::nullopt;
-  return PromptTooLong(limits, fmt::format("the body has more than {} values", values_max));
+  return PromptTooLong(limits, field, fmt::format("the body has more than {} values", values_max));
 }
 
 ApiResult<PromptTokens> TokensOf(const PromptInput& prompt, const Tokenizer& tokenizer) {

@@ -31,7 +31,8 @@ FieldError ReadOnePrompt(const std::string& field, const nlohmann::json& value,
 
 // Refuses, before it is parsed, a body of more values than `prompts` contexts of ids and some
 // thousand fields can have: a parsed value takes 16 bytes, its text may be 2.
-FieldError CheckValueCount(std::string_view body, size_t prompts, const ModelLimits& limits);
+FieldError CheckValueCount(std::string_view field, std::string_view body, size_t prompts,
+                           const ModelLimits& limits);
 
 struct PromptTokens {
   std::vector<TokenId> ids;

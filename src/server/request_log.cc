@@ -56,6 +56,8 @@ std::string_view FinishName(FinishReason reason) {
       return "abort";
     case FinishReason::kError:
       return "error";
+    case FinishReason::kRefused:
+      return "refused";
     case FinishReason::kNone:
       break;
   }

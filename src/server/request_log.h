@@ -87,6 +87,6 @@ class RequestLog {
 
 // What the engine says of a request, as a record of this moment.
 RequestRecord RecordOf(const FinishedRequest& request, const std::string& model);
-std::string_view FinishName(FinishReason reason);  // stop, length, abort, error
+std::string_view FinishName(FinishReason reason);  // stop, length, abort, error, refused
 
 }  // namespace tessera

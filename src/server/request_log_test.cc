@@ -158,6 +158,22 @@ TEST_F(RequestLogTest, AWriterThatFallsBehindLosesRecordsAndNobodyWaits) {
   ::close(reader);
 }
 
+TEST(RequestRecords, ARefusedRequestHasWhatItAskedForAndWhyNot) {
+  FinishedRequest refused;
+  refused.id = RequestId(9);
+  refused.finish = FinishReason::kRefused;
+  refused.error = InvalidArgument("too long");
+  refused.prompt_tokens = 9000;
+  refused.max_tokens = 5;
+  const RequestRecord record = RecordOf(refused, "m");
+  EXPECT_EQ(record.finish, "refused");
+  EXPECT_EQ(record.error, "too long");
+  EXPECT_EQ(record.prompt_tokens, 9000u);
+  EXPECT_EQ(record.max_tokens, 5u);
+  EXPECT_FALSE(record.supply.has_value());
+  EXPECT_EQ(*ParseRequestRecord(WriteRequestRecord(record), "log", 1), record);
+}
+
 TEST_F(RequestLogTest, APathThatCannotBeWrittenIsRefusedByName) {
   const std::string bad = (folder_ / "no" / "such").string();
   const Result<std::unique_ptr<RequestLog>> log = RequestLog::Open({.path = bad});

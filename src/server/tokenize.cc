@@ -37,7 +37,7 @@ FieldError ReadText(std::string_view field, const Json& value, const ModelLimits
   const std::string& text = value.get_ref<const std::string&>();
   const size_t tokens_min = text.size() / limits.token_bytes_max;
   if (tokens_min > limits.context_length) {
-    return In(field, PromptTooLong(limits, fmt::format("{} has at least {}", field, tokens_min)));
+    return PromptTooLong(limits, field, fmt::format("{} has at least {}", field, tokens_min));
   }
   *out = text;
   return std::nullopt;
@@ -151,8 +151,10 @@ FieldError Read(const Json& root, const ModelLimits& limits, std::span<const Fie
   return ReadFields(root, limits, fields, std::span<const Field<Request>>(), *request);
 }
 
-ApiResult<Json> ParseBounded(const std::string& body, const ModelLimits& limits) {
-  if (FieldError error = CheckValueCount(body, 1, limits)) return std::move(*error);
+// `field` is the one that makes a body long.
+ApiResult<Json> ParseBounded(std::string_view field, const std::string& body,
+                             const ModelLimits& limits) {
+  if (FieldError error = CheckValueCount(field, body, 1, limits)) return std::move(*error);
   return ParseObject(body);
 }
 
@@ -160,7 +162,7 @@ ApiResult<Json> ParseBounded(const std::string& body, const ModelLimits& limits)
 
 HttpReply HandleTokenize(const AnswerContext& context, const ChatPrompter& prompter,
                          const HttpRequest& http) {
-  ApiResult<Json> parsed = ParseBounded(http.body, context.limits);
+  ApiResult<Json> parsed = ParseBounded("content", http.body, context.limits);
   if (const ApiError* error = std::get_if<ApiError>(&parsed)) return HttpReply::Error(*error);
   Json& root = std::get<Json>(parsed);
   if (root.contains("messages")) {
@@ -188,7 +190,7 @@ HttpReply HandleTokenize(const AnswerContext& context, const ChatPrompter& promp
 }
 
 HttpReply HandleDetokenize(const AnswerContext& context, const HttpRequest& http) {
-  ApiResult<Json> parsed = ParseBounded(http.body, context.limits);
+  ApiResult<Json> parsed = ParseBounded("tokens", http.body, context.limits);
   if (const ApiError* error = std::get_if<ApiError>(&parsed)) return HttpReply::Error(*error);
   DetokenizeRequest request;
   if (FieldError error =

@@ -9,7 +9,8 @@
 //              "computed":[{"from":48,"to":50,"reason":"cold"}]},
 //    "queue_ms":0.1,"prefill_ms":3.5,"decode_ms":40.2,"receipt":"00c0ffee00c0ffee"}
 //
-// `supply` is absent when the request never got memory, `error` is there with finish "error" alone.
+// `supply` is absent when the request never got memory, `error` is there with finish "error" and
+// "refused" alone. A refused one was not taken: all it has is what it asked for, and why not.
 // No text, no token and no salt is in a record.
 //
 // Invariants of a value that was read: gap_r is r_max - j_adopt; the ranges of `computed` begin at
@@ -55,7 +56,7 @@ struct RequestRecord {
   uint32_t prompt_tokens = 0;
   uint32_t max_tokens = 0;
   uint32_t completion_tokens = 0;
-  std::string finish;  // stop, length, abort, error
+  std::string finish;  // stop, length, abort, error, refused
   std::string error;
   bool salted = false;
   std::optional<SupplyRecord> supply;

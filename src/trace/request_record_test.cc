@@ -35,7 +35,7 @@ TEST(RequestRecord, ReadsBackAsItWasWritten) {
   refused.id = 8;
   refused.model = "harbour";
   refused.prompt_tokens = 60;
-  refused.finish = "error";
+  refused.finish = "refused";
   refused.error = "pool 'shared' needs 9 pages,\nhas 4";
   for (const RequestRecord& record : {Example(), refused}) {
     const std::string line = WriteRequestRecord(record);
