@@ -112,6 +112,8 @@ struct Request {
   std::vector<std::string> stop;  // generation ends before the first of these in the text
   std::vector<TokenId> stop_ids;  // generation ends with any of these, which is not in the text
   bool ignore_eos = false;
+  // Special tokens whose text is part of the answer's text; of others there is none.
+  std::vector<TokenId> shown_special;
   // Until so many tokens are generated no token that would end the text is sampled, and stop
   // strings are text. At most max_tokens.
   uint32_t min_tokens = 0;

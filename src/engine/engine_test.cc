@@ -198,6 +198,20 @@ TEST(Engine, BadOptionsAreRefusedByName) {
   EXPECT_EQ(missing.error().code(), StatusCode::kIo);
 }
 
+TEST(Engine, ASpecialTokenHasTextWhereItIsAskedFor) {
+  auto engine = MakeEngine(ToyOptions());
+  ASSERT_FALSE(engine->tokenizer().end_tokens().empty());
+  const TokenId special = engine->tokenizer().end_tokens()[0];
+  ASSERT_EQ(engine->tokenizer().TokenBytes(special), "");
+  Request request = ToyRequest(4, 2);
+  request.ignore_eos = true;
+  request.sampling.logit_bias = {{special, 1000}};
+  EXPECT_EQ(testing::Ask(*engine, request).text, "");
+  request.shown_special = {special};
+  const std::string text = engine->tokenizer().TokenBytes(special, /*special=*/true);
+  EXPECT_EQ(testing::Ask(*engine, request).text, text + text);
+}
+
 TEST(Engine, MinTokensNeedATokenThatDoesNotEndTheText) {
   ModelShape shape;
   shape.vocab_size = 4;
@@ -249,6 +263,9 @@ TEST(Engine, BadRequestsAreRefusedByName) {
   EXPECT_NE(refusal(request).find("stop"), std::string::npos);
   request.stop = {"\xC3"};
   EXPECT_NE(refusal(request).find("UTF-8"), std::string::npos);
+  request = ToyRequest(4, 4);
+  request.shown_special = {300};
+  EXPECT_NE(refusal(request).find("shown_special has id 300"), std::string::npos);
   request = ToyRequest(4, 4);
   request.logprobs = 101;
   EXPECT_NE(refusal(request).find("logprobs"), std::string::npos);

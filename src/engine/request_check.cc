@@ -64,6 +64,7 @@ Status CheckIds(const Request& request, const ModelShape& shape) {
         fmt::format("{} has id {}, outside the vocabulary of {}", field, id, shape.vocab_size));
   };
   for (TokenId id : request.stop_ids) TESSERA_RETURN_IF_ERROR(check("stop_ids", id));
+  for (TokenId id : request.shown_special) TESSERA_RETURN_IF_ERROR(check("shown_special", id));
   for (const LogitBias& bias : request.sampling.logit_bias) {
     TESSERA_RETURN_IF_ERROR(check("logit_bias", bias.id));
   }

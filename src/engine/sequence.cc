@@ -90,6 +90,11 @@ bool Sequence::Ends(TokenId token) const {
          std::find(ids.begin(), ids.end(), token) != ids.end();
 }
 
+bool Sequence::Shows(TokenId token) const {
+  const std::vector<TokenId>& ids = request_.shown_special;
+  return std::find(ids.begin(), ids.end(), token) != ids.end();
+}
+
 void Sequence::AcceptSample(uint64_t now_ns) {
   if (completion_tokens_ == 0) first_token_ns_ = now_ns;
   last_token_ns_ = now_ns;
@@ -102,7 +107,7 @@ void Sequence::AcceptSample(uint64_t now_ns) {
   }
   history_.push_back(token);
   new_token_ = token;
-  std::string text = detokenizer_.Append(token);
+  std::string text = detokenizer_.Append(token, Shows(token));
   // What the matcher never sees it cannot hold: the text stays in order.
   new_text_ =
       completion_tokens_ <= request_.min_tokens ? std::move(text) : stop_.Append(std::move(text));

@@ -137,6 +137,7 @@ class Sequence {
  private:
   void AcceptSample(uint64_t now_ns);
   bool Ends(TokenId token) const;
+  bool Shows(TokenId token) const;
   void EndText();
   RequestTimings Timings() const;
   PromptProgress Progress() const;

@@ -41,6 +41,7 @@ HttpReply HandleChat(const AnswerContext& context, const ChatPrompter& prompter,
   demand.tokens_max = context.max_model_len;
   demand.message_ends = chat.message_ends;
   demand.isolate_after = chat.isolate_after;
+  demand.shown_special = chat.reading.shown_special;
   demand.isolation_key = caller.isolation_key;
   demand.prompt_field = "messages";
   const RequestSeed seed = request.seed ? *request.seed : DrawSeed();
@@ -49,7 +50,7 @@ HttpReply HandleChat(const AnswerContext& context, const ChatPrompter& prompter,
   if (const ApiError* error = std::get_if<ApiError>(&requests)) {
     return context.Refuse(request, {&chat.prompt, 1}, *error);
   }
-  auto format = std::make_unique<ChatFormat>(context.MakeHead("chatcmpl"), request,
+  auto format = std::make_unique<ChatFormat>(context.MakeHead("chatcmpl"), request, chat.reading,
                                              &context.engine->tokenizer());
   return context.Reply(request, std::move(std::get<std::vector<Request>>(requests)), seed,
                        std::move(format), caller);

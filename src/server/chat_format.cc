@@ -6,13 +6,44 @@
 
 namespace tessera {
 
-ChatFormat::ChatFormat(AnswerHead head, const ChatRequest& request, const Tokenizer* tokenizer)
+namespace {
+
+// At the end of the list of calls.
+void Add(ToolText&& text, ChatPart* part) {
+  part->content += text.content;
+  part->calls.insert(part->calls.end(), std::make_move_iterator(text.calls.begin()),
+                     std::make_move_iterator(text.calls.end()));
+}
+
+}  // namespace
+
+ChatFormat::ChatFormat(AnswerHead head, const ChatRequest& request, const AnswerReading& reading,
+                       const Tokenizer* tokenizer)
     : head_(std::move(head)),
       usage_follows_(request.include_usage),
       with_logprobs_(request.logprobs),
-      with_tools_(!request.tools.is_null()),
-      tokenizer_(tokenizer),
-      choices_(request.choices) {}
+      tokenizer_(tokenizer) {
+  Choice choice{ReasoningReader(reading.reasoning, reading.begins_in_reasoning), std::nullopt};
+  if (reading.calls != nullptr) choice.calls.emplace(*reading.calls);
+  choices_ = std::vector<Choice>(request.choices, choice);
+}
+
+void ChatFormat::Read(std::string_view text, bool last, Choice* choice, ChatPart* part) {
+  ReasonedText reasoned = choice->reasoning.Append(text);
+  if (last) {
+    ReasonedText rest = choice->reasoning.Finish();
+    reasoned.reasoning += rest.reasoning;
+    reasoned.content += rest.content;
+  }
+  part->reasoning = std::move(reasoned.reasoning);
+  if (!choice->calls) {
+    part->content = std::move(reasoned.content);
+    return;
+  }
+  Add(choice->calls->Append(reasoned.content), part);
+  if (last) Add(choice->calls->Finish(), part);
+  part->called = last && choice->calls->has_calls();
+}
 
 ChatPart ChatFormat::Part(ChoiceEvent&& event) {
   Choice& choice = choices_[event.choice];
@@ -23,20 +54,7 @@ ChatPart ChatFormat::Part(ChoiceEvent&& event) {
   part.receipt = event.receipt;
   part.match = event.match;
   if (with_logprobs_) part.logprobs = std::move(event.logprobs);
-  if (!with_tools_) {
-    part.content = std::move(event.text);
-    return part;
-  }
-  ToolText text = choice.calls.Append(event.text);
-  part.content = std::move(text.content);
-  part.calls = std::move(text.calls);
-  if (event.finish != FinishReason::kNone) {
-    ToolText rest = choice.calls.Finish();
-    part.content += rest.content;
-    part.calls.insert(part.calls.end(), std::make_move_iterator(rest.calls.begin()),
-                      std::make_move_iterator(rest.calls.end()));
-    part.called = choice.calls.has_calls();
-  }
+  Read(event.text, event.finish != FinishReason::kNone, &choice, &part);
   choice.call_count += static_cast<uint32_t>(part.calls.size());
   return part;
 }
@@ -54,8 +72,8 @@ std::vector<std::string> ChatFormat::Chunks(ChoiceEvent event, const StreamEndin
     chunks.push_back(ProgressChunk(head_, kChatChunkObject, event.choice, *event.progress));
   }
   const ChatPart part = Part(std::move(event));
-  const bool says_something = !part.content.empty() || !part.calls.empty() ||
-                              (part.logprobs && !part.logprobs->empty()) ||
+  const bool says_something = !part.reasoning.empty() || !part.content.empty() ||
+                              !part.calls.empty() || (part.logprobs && !part.logprobs->empty()) ||
                               part.finish != FinishReason::kNone;
   if (!says_something) return chunks;
   Choice& choice = choices_[part.index];

@@ -34,7 +34,8 @@ ChatPrompter::ChatPrompter(std::string_view source, const Tokenizer* tokenizer,
   }
   template_.emplace(std::move(*compiled));
   knows_developer_ = source.find("developer") != std::string_view::npos;
-  tool_style_ = ToolCallStyleOf(source);
+  tool_form_ = ToolCallFormOf(source);
+  reasoning_ = ReasoningMarksOf(source);
 }
 
 std::optional<ApiError> ChatPrompter::Check(const ChatRequest& request) const {
@@ -51,10 +52,10 @@ std::optional<ApiError> ChatPrompter::Check(const ChatRequest& request) const {
     return InvalidField("tools", "unsupported_parameter",
                         "tools: the model's chat template does not take tools");
   }
-  if (tool_style_ != ToolCallStyle::kUnknown) return std::nullopt;
+  if (tool_form_ != nullptr) return std::nullopt;
   return InvalidField("tools", "unsupported_parameter",
-                      "tools: this server reads calls written as JSON between <tool_call> and "
-                      "</tool_call>, and the model's chat template teaches another way");
+                      "tools: this server does not read calls of tools as the model's chat "
+                      "template teaches them (docs/http.md says which it reads)");
 }
 
 ApiResult<RenderedChat> ChatPrompter::Render(const ChatRequest& request) const {
@@ -98,6 +99,7 @@ ApiResult<RenderedChat> ChatPrompter::Render(const ChatRequest& request) const {
   rendered.isolate_after = request.isolates_after_system
                                ? SystemEnd(request, *chat, rendered.prompt)
                                : request.isolate_after;
+  rendered.reading = ReadingOf(request, chat->text);
   rendered.text = std::move(chat->text);
   return rendered;
 }
@@ -112,6 +114,29 @@ uint32_t ChatPrompter::SystemEnd(const ChatRequest& request, const ChatPrompt& c
   if (leading == 0) return 0;
   const std::vector<uint32_t> end = TokenEnds({&chat.message_ends[leading - 1], 1}, prompt);
   return end.empty() ? 0 : end[0];
+}
+
+AnswerReading ChatPrompter::ReadingOf(const ChatRequest& request, std::string_view prompt) const {
+  AnswerReading reading;
+  const auto show = [&](std::string_view mark) {
+    if (mark.empty()) return;
+    const std::vector<TokenId> ids =
+        tokenizer_->Encode(mark, {.add_special = false, .parse_special = true});
+    const bool hidden = ids.size() == 1 && tokenizer_->TokenBytes(ids[0]).empty();
+    if (hidden) reading.shown_special.push_back(ids[0]);
+  };
+  if (!request.tools.is_null()) {
+    reading.calls = tool_form_;
+    show(tool_form_->open);
+    show(tool_form_->close);
+  }
+  if (reasoning_ != nullptr) {
+    reading.reasoning = reasoning_;
+    reading.begins_in_reasoning = EndsInReasoning(*reasoning_, prompt);
+    show(reasoning_->open);
+    show(reasoning_->close);
+  }
+  return reading;
 }
 
 std::vector<uint32_t> ChatPrompter::TokenEnds(std::span<const std::optional<size_t>> byte_ends,

@@ -25,10 +25,20 @@
 #include "server/chat_request.h"
 #include "server/model_limits.h"
 #include "server/prompt_input.h"
+#include "server/reasoning.h"
 #include "server/tool_calls.h"
 #include "template/chat_template.h"
 
 namespace tessera {
+
+// How the text of an answer is to be read.
+struct AnswerReading {
+  const ToolCallForm* calls = nullptr;        // null: the request has no tools
+  const ReasoningMarks* reasoning = nullptr;  // null: the template marks none
+  bool begins_in_reasoning = false;           // the prompt ends with the opening mark
+  // Marks that are special tokens, which have no text unless they are asked for.
+  std::vector<TokenId> shown_special;
+};
 
 struct RenderedChat {
   std::string text;
@@ -36,6 +46,7 @@ struct RenderedChat {
   std::vector<uint32_t> message_ends;  // in tokens, ascending, each once, none of them 0
   // The request's; of "system" 0 where the template does not tell the end.
   uint32_t isolate_after = 0;
+  AnswerReading reading;
 };
 
 class ChatPrompter {
@@ -43,8 +54,6 @@ class ChatPrompter {
   ChatPrompter(std::string_view source, const Tokenizer* tokenizer, const ModelLimits& limits);
 
   ApiResult<RenderedChat> Render(const ChatRequest& request) const;
-  // How this template's models write calls of tools.
-  ToolCallStyle tool_style() const { return tool_style_; }
   // Empty when the template compiled or there is none.
   const std::string& error() const { return error_; }
 
@@ -54,6 +63,7 @@ class ChatPrompter {
                                   const PromptTokens& prompt) const;
   uint32_t SystemEnd(const ChatRequest& request, const ChatPrompt& chat,
                      const PromptTokens& prompt) const;
+  AnswerReading ReadingOf(const ChatRequest& request, std::string_view prompt) const;
 
   const Tokenizer* const tokenizer_;
   const ModelLimits limits_;
@@ -61,7 +71,8 @@ class ChatPrompter {
   std::optional<ChatTemplate> template_;
   std::string error_;
   bool knows_developer_ = false;
-  ToolCallStyle tool_style_ = ToolCallStyle::kUnknown;
+  const ToolCallForm* tool_form_ = nullptr;
+  const ReasoningMarks* reasoning_ = nullptr;
 };
 
 }  // namespace tessera

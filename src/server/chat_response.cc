@@ -55,6 +55,7 @@ OrderedJson ReasonJson(const ChatPart& part) {
 
 OrderedJson MessageJson(const AnswerHead& head, const ChatPart& part) {
   OrderedJson message = {{"role", "assistant"}, {"content", part.content}, {"refusal", nullptr}};
+  if (!part.reasoning.empty()) message["reasoning_content"] = part.reasoning;
   if (part.calls.empty()) return message;
   if (part.content.empty()) message["content"] = nullptr;
   message["tool_calls"] = CallsJson(head, part, /*chunk=*/false);
@@ -64,6 +65,7 @@ OrderedJson MessageJson(const AnswerHead& head, const ChatPart& part) {
 OrderedJson DeltaJson(const AnswerHead& head, const ChatPart& part, bool first) {
   OrderedJson delta = OrderedJson::object();
   if (first) delta["role"] = "assistant";
+  if (!part.reasoning.empty()) delta["reasoning_content"] = part.reasoning;
   if (first || !part.content.empty()) delta["content"] = part.content;
   if (first) delta["refusal"] = nullptr;
   if (!part.calls.empty()) delta["tool_calls"] = CallsJson(head, part, /*chunk=*/true);

@@ -25,6 +25,7 @@ inline constexpr std::string_view kChatChunkObject = "chat.completion.chunk";
 // A choice, or what a chunk adds to it.
 struct ChatPart {
   uint32_t index = 0;
+  std::string reasoning;  // comes before the content
   std::string content;
   std::vector<ToolCall> calls;
   uint32_t first_call = 0;  // of this choice, before `calls`

@@ -360,6 +360,22 @@ TEST_F(ChatPrompterTest, ToolsReachTemplatesWhoseCallsAreUnderstood) {
   EXPECT_NE(text.find(R"("parameters": {"z": 1, "a": 2})"), std::string::npos) << text;
 }
 
+TEST_F(ChatPrompterTest, TheTemplateTellsHowTheAnswerIsRead) {
+  const auto reading = [](const char* source) {
+    return std::get<RenderedChat>(Make(source).Render(Conversation(kHi))).reading;
+  };
+  const AnswerReading plain = reading("{{ messages[0].content }}");
+  EXPECT_EQ(plain.reasoning, nullptr);
+  EXPECT_EQ(plain.calls, nullptr);
+  const AnswerReading open = reading("{{ messages[0].content.split('</think>')[-1] }}<think>\n");
+  EXPECT_NE(open.reasoning, nullptr);
+  EXPECT_TRUE(open.begins_in_reasoning);
+  EXPECT_TRUE(open.shown_special.empty()) << "text like any other to this model";
+  const AnswerReading closed = reading("hi<think>\n\n</think>\n\n");
+  EXPECT_NE(closed.reasoning, nullptr);
+  EXPECT_FALSE(closed.begins_in_reasoning);
+}
+
 TEST_F(ChatPrompterTest, AnEmptyPromptIsRefused) {
   EXPECT_EQ(Refusal(Make("{% if false %}x{% endif %}"), Conversation(kHi)).code,
             "chat_template_refused");

@@ -61,6 +61,7 @@ Request MakeRequest(const GenerationRequest& request, const EngineDemand& demand
   one.priority = request.priority;
   one.checkpoint_at = request.checkpoint_at;
   one.message_ends.assign(demand.message_ends.begin(), demand.message_ends.end());
+  one.shown_special.assign(demand.shown_special.begin(), demand.shown_special.end());
   one.reuse = request.cache_prompt;
   one.report_progress = request.return_progress;
   return one;

@@ -30,6 +30,7 @@ struct EngineDemand {
   uint32_t isolate_after = 0;
   int logprobs = -1;
   int prompt_logprobs = -1;
+  std::span<const TokenId> shown_special;
   uint32_t tokens_max = 0;  // of prompt and answer: what max_tokens is when the client gave none
 };
 

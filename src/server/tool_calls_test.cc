@@ -13,8 +13,10 @@ void Add(ToolText&& more, ToolText* all) {
   for (ToolCall& call : more.calls) all->calls.push_back(std::move(call));
 }
 
-ToolText Read(const std::string& text, Random* random = nullptr) {
-  ToolCallReader reader;
+constexpr char kTagged[] = "<tool_call>{'arguments'}";
+
+ToolText Read(const std::string& text, Random* random = nullptr, const char* source = kTagged) {
+  ToolCallReader reader(*ToolCallFormOf(source));
   ToolText all;
   size_t at = 0;
   while (at < text.size()) {
@@ -85,18 +87,52 @@ TEST(ToolCallReader, ACallThatOnlyLacksItsEndTagCounts) {
 }
 
 TEST(ToolCallReader, ContentIsShownAsSoonAsItCannotBeATag) {
-  ToolCallReader reader;
+  ToolCallReader reader(*ToolCallFormOf(kTagged));
   EXPECT_EQ(reader.Append("Hello <").content, "Hello");
   EXPECT_EQ(reader.Append("b>").content, " <b>");
   EXPECT_EQ(reader.Append(" ").content, "");
   EXPECT_EQ(reader.Append("x").content, " x");
 }
 
-TEST(ToolCallStyle, IsKnownByWhatTheTemplateTeaches) {
-  EXPECT_EQ(ToolCallStyleOf("<tool_call>\n{\"name\": <n>, \"arguments\": <a>}\n</tool_call>"),
-            ToolCallStyle::kTaggedJson);
-  EXPECT_EQ(ToolCallStyleOf("<tool_call>\n<function=n> {{ arguments }}"), ToolCallStyle::kUnknown);
-  EXPECT_EQ(ToolCallStyleOf("{{ messages }}"), ToolCallStyle::kUnknown);
+TEST(ToolCallForm, EachFamilysCallsAreRead) {
+  const struct {
+    const char* source;
+    const char* text;
+  } cases[] = {
+      {"reply with <|tool_call|> and a JSON list",
+       "Look. <|tool_call|>[{\"name\":\"find\",\"arguments\":{\"b\":1}}, {\"name\":\"stop\"}]\n"},
+      {"<TOOLCALL>[...]</TOOLCALL>",
+       "Look.\n<TOOLCALL>[{\"name\": \"find\", \"arguments\": {\"b\": 1}}, "
+       "{\"name\": \"stop\", \"arguments\": {}}]</TOOLCALL>"},
+      {"<|tool_list_start|>", "Look.<|tool_call_start|>[find(b=1), stop()]<|tool_call_end|>"},
+  };
+  Random random(5);
+  for (const auto& [source, text] : cases) {
+    SCOPED_TRACE(source);
+    for (int i = 0; i < 50; ++i) {
+      const ToolText all = Read(text, i == 0 ? nullptr : &random, source);
+      EXPECT_EQ(all.content, "Look.");
+      ASSERT_EQ(all.calls.size(), 2u);
+      EXPECT_EQ(all.calls[0].name, "find");
+      EXPECT_EQ(all.calls[0].arguments, R"({"b":1})");
+      EXPECT_EQ(all.calls[1].name, "stop");
+      EXPECT_EQ(all.calls[1].arguments, "{}");
+    }
+  }
+}
+
+TEST(ToolCallForm, AListWithOneThatIsNoCallIsContent) {
+  const char* json = "<TOOLCALL>[{\"name\":\"f\"}, 5]</TOOLCALL>";
+  EXPECT_EQ(Read(json, nullptr, "<TOOLCALL>").content, json);
+  const char* python = "<|tool_call_start|>f(<|tool_call_end|>";
+  EXPECT_EQ(Read(python, nullptr, "<|tool_list_start|>").content, python);
+}
+
+TEST(ToolCallForm, IsKnownByWhatTheTemplateTeaches) {
+  EXPECT_EQ(ToolCallFormOf("<tool_call>\n{\"name\": <n>, \"arguments\": <a>}\n</tool_call>")->open,
+            "<tool_call>");
+  EXPECT_EQ(ToolCallFormOf("<tool_call>\n<function=n> {{ arguments }}"), nullptr);
+  EXPECT_EQ(ToolCallFormOf("{{ messages }}"), nullptr);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 
 namespace tessera {
 
-std::string StreamingDetokenizer::Append(TokenId token) {
-  const std::string bytes = pending_ + tokenizer_->TokenBytes(token, special_);
+std::string StreamingDetokenizer::Append(TokenId token, bool special) {
+  const std::string bytes = pending_ + tokenizer_->TokenBytes(token, special);
   std::string_view rest = bytes;
   std::string text;
   while (!rest.empty()) {

@@ -81,7 +81,8 @@ class StreamingDetokenizer {
   explicit StreamingDetokenizer(const Tokenizer* tokenizer, bool special = false)
       : tokenizer_(tokenizer), special_(special) {}
   // Text that became complete with this token; often empty.
-  std::string Append(TokenId token);
+  std::string Append(TokenId token) { return Append(token, special_); }
+  std::string Append(TokenId token, bool special);
   // What is left at the end: an unfinished sequence as U+FFFD, or nothing.
   std::string Finish();
 
