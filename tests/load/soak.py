@@ -336,8 +336,9 @@ class Soak:
             self.fail(f"{whole} choices ended whole; {answered} were answered, "
                       f"{self.tally['choices cut']} cut")
         records = int(figures.total("tessera_request_log_records_total"))
-        if records != figures.ended():
-            self.fail(f"{records} records of {figures.ended()} requests")
+        refused = int(figures.total("tessera_requests_refused_total"))
+        if records != figures.ended() + refused:
+            self.fail(f"{records} records of {figures.ended()} requests and {refused} refused")
         timed = int(figures.get("tessera_e2e_request_latency_seconds_count"))
         if timed != whole:
             self.fail(f"{timed} requests are in the histogram of whole ones, {whole} ended so")
