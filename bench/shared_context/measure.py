@@ -34,7 +34,7 @@ class Load:
     tokens: int = 1500
     question: int = 12
     answer: int = 24
-    questions: int = 144
+    questions: int = 108
     rate: float = 12.0
 
     @property
