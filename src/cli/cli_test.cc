@@ -145,13 +145,18 @@ TEST(CommandLine, ErrorsAreOneLineWithTheCodeOfTheirKind) {
   ExpectOneLine(with({"--isolate", "keys"}), 2,
                 "--isolate: 'keys' is none of off, key and request");
   ExpectOneLine(with({"-n", "many"}), 2, "--max-tokens does not take 'many'");
+  ExpectOneLine(with({"-n"}), 2, "--max-tokens needs a value");
+  ExpectOneLine(with({"--prompt", "x"}), 2, "--prompt is given more than once");
   ExpectOneLine(with({"-n", "9000"}), 2, "context length of 8192");
+  ExpectOneLine(Tessera(OnHarbour({"--prompt", std::string(20'000, 'x')})), 2,
+                "tokens exceeds the context length of 8192");
   ExpectOneLine(with({"--top-p", "2"}), 2, "top_p");
   ExpectOneLine(with({"more"}), 2, "unexpected argument 'more'");
   ExpectOneLine(Tessera(OnHarbour({"--prompt-tokens", "1,x"})), 2, "'x' is not a token id");
   ExpectOneLine(Tessera(OnHarbour({"--prompt-tokens", "1,900"})), 2, "id 900");
   ExpectOneLine(Tessera({"run", "no.gguf", "--prompt", "x"}), 5, "no.gguf");
   ExpectOneLine(Tessera(OnHarbour({"--prompt-file", "no.txt"})), 5, "no.txt");
+  ExpectOneLine(Tessera(OnHarbour({"--prompt-file", TESSERA_SOURCE_DIR})), 3, "is a directory");
   ExpectOneLine(Tessera({"run", TESSERA_SOURCE_DIR "/LICENSE", "--prompt", "x"}), 3, "LICENSE");
   ExpectOneLine(with({"--budget", "1KiB"}), 4, "206336");
   ExpectOneLine(with({"--budget", "600KiB", "-n", "8000"}), 4, "needs a budget of");
@@ -381,6 +386,11 @@ TEST(CommandLine, AFullOrClosedStdoutIsAnIoError) {
   Process full(OnHarbour({"--prompt", "Log of day 3."}), "/dev/full", scratch / "error");
   EXPECT_EQ(full.Wait(), 5);
   EXPECT_NE(Slurp(scratch / "error").find("cannot write to stdout"), std::string::npos);
+  for (const std::vector<std::string>& text :
+       {std::vector<std::string>{"--help"}, {"--version"}, {"run", "--help"}}) {
+    Process help(text, "/dev/full", scratch / "error");
+    EXPECT_EQ(help.Wait(), 5) << text[0];
+  }
 
   const std::string fifo = scratch / "fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
@@ -680,6 +690,7 @@ TEST(CommandLine, PlanErrorsAreOneLineWithTheCodeOfTheirKind) {
   ExpectOneLine(with({"--set", "1,2,3"}), 2, "found 3 numbers");
   ExpectOneLine(with({"--set", "99999999999999,4"}), 2, "2^60");
   ExpectOneLine(with({"--users", "0"}), 2, "users");
+  ExpectOneLine(with({"--context", "0"}), 2, "--context");
   ExpectOneLine(with({"--context", "262145"}), 2, "262144");
   ExpectOneLine(with({"--checkpoint-grid", "0"}), 2, "checkpoint-grid");
   ExpectOneLine(with({"--chekpoint-grid", "1"}), 2, "did you mean --checkpoint-grid?");

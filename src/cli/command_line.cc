@@ -235,6 +235,16 @@ std::string UnconvertibleValue(std::string_view text, const std::vector<std::str
                      text.substr(equals + 3));
 }
 
+// The parser says "--flag: 1 required UINT missing" and "--flag: At Most 1 required but received 2".
+std::string MismatchedValues(std::string_view text) {
+  const std::string_view flag = text.substr(0, text.find(": "));
+  if (text.ends_with(" missing")) return fmt::format("{} needs a value", flag);
+  if (text.find(": At Most 1 ") == flag.size()) {
+    return fmt::format("{} is given more than once", flag);
+  }
+  return std::string(text);
+}
+
 // What a flag was given, as it was typed or as its environment twin has it; "" when it was not.
 std::string RawValue(const CLI::Option& option, const std::vector<std::string>& arguments) {
   const std::string flag = "--" + option.get_lnames()[0];
@@ -339,8 +349,7 @@ int RunVerb(const Verb& verb, int argument_count, const char* const* arguments) 
   try {
     command.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    std::fputs(command.help().c_str(), stdout);
-    return 0;
+    return PrintResult(command.help());
   } catch (const CLI::ExtrasError&) {
     const std::string name = NameOf(verb, command);
     return ReportUsage(name, UnexpectedArgument(name, command));
@@ -354,7 +363,8 @@ int RunVerb(const Verb& verb, int argument_count, const char* const* arguments) 
     return ReportUsage(NameOf(verb, command), UnconvertibleValue(error.what(), given));
   } catch (const CLI::ParseError& error) {
     const Status lists = CheckLists(command, given);  // a list of nothing is said to be missing
-    return ReportUsage(NameOf(verb, command), lists.ok() ? error.what() : lists.message());
+    return ReportUsage(NameOf(verb, command),
+                       lists.ok() ? MismatchedValues(error.what()) : lists.message());
   }
   const Status lists = CheckLists(command, given);
   if (!lists.ok()) return ReportUsage(NameOf(verb, command), lists.message());

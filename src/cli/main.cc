@@ -66,12 +66,10 @@ int Main(int argc, const char* const* argv) {
     return ReportError(InvalidArgument("which verb? tessera --help lists them"));
   }
   if (word == "--help" || word == "-h" || word == "help") {
-    std::fputs(Help().c_str(), stdout);
-    return 0;
+    return PrintResult(Help());
   }
   if (word == "--version" || word == "-V") {
-    std::puts("tessera " TESSERA_VERSION);
-    return 0;
+    return PrintResult("tessera " TESSERA_VERSION "\n");
   }
   for (const Verb& verb : kVerbs) {
     if (verb.name == word) return RunVerb(verb, argc - 2, argv + 2);

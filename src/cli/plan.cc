@@ -29,7 +29,7 @@ struct PlanFlags {
   std::vector<std::string> organisations = {"s0", "s1", "s2", "d0", "s3"};
   std::vector<uint64_t> set = {16, 4};
   uint32_t users = 16;
-  uint32_t context = 0;
+  std::optional<uint32_t> context;
   uint32_t grid = 1;
   bool json = false;
 };
@@ -61,7 +61,8 @@ Result<StateGeometry> ReadGeometry(const PlanFlags& flags, PlanSource* source) {
 Result<PlanOptions> ReadFlags(const PlanFlags& flags) {
   PlanOptions options;
   options.users = flags.users;
-  options.context_tokens = flags.context;
+  if (flags.context == 0u) return InvalidArgument("--context: 0 tokens are no context");
+  options.context_tokens = flags.context.value_or(0);
   options.checkpoint_grid = flags.grid;
   if (!flags.budget.empty()) {
     const Result<uint64_t> bytes = ParseBytes(flags.budget);

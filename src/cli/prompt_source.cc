@@ -29,6 +29,7 @@ Result<std::string> ReadAll(std::FILE* file, const std::string& name) {
     }
   }
   if (std::ferror(file) != 0) {
+    if (errno == EISDIR) return BadFile(fmt::format("{} is a directory", name));
     return IoError(fmt::format("cannot read {}: {}", name, std::strerror(errno)));
   }
   return text;

@@ -26,6 +26,10 @@ Status CheckPrompt(const Request& request, const ModelShape& shape) {
     }
   }
   const uint64_t total = request.prompt.size() + uint64_t{request.max_tokens};
+  if (request.prompt.size() > shape.context_length) {
+    return InvalidArgument(fmt::format("prompt of {} tokens exceeds the context length of {}",
+                                       request.prompt.size(), shape.context_length));
+  }
   if (total > shape.context_length) {
     return InvalidArgument(
         fmt::format("prompt of {} tokens + max_tokens {} = {} exceeds the context length of {}",
