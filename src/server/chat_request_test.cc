@@ -155,6 +155,10 @@ TEST(ChatRequest, WrongFieldsAreNamedWithExpectedAndActual) {
     EXPECT_NE(error.message.find(bad.in_message), std::string::npos) << error.message;
     EXPECT_LT(error.message.size(), 900u);
   }
+  // A field that a chat reads in its own way is listed once.
+  const std::string known = Refusal(With(R"("functions":[])")).message;
+  EXPECT_NE(known.find("isolate_after"), std::string::npos);
+  EXPECT_EQ(known.find("isolate_after"), known.rfind("isolate_after"));
 }
 
 TEST(ChatRequest, HugeBodiesAreRefusedInTimeThatGrowsWithTheirSizeOnly) {

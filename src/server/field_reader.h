@@ -70,6 +70,16 @@ std::string FieldNames(std::span<const Field<Request>> table) {
   return names;
 }
 
+// The names of both tables, each once.
+template <typename Request, typename Base>
+std::string FieldNames(std::span<const Field<Request>> own, std::span<const Field<Base>> shared) {
+  std::string names = FieldNames(own);
+  for (const Field<Base>& field : shared) {
+    if (FindField(own, field.name) == nullptr) (names += ", ") += field.name;
+  }
+  return names;
+}
+
 ApiError UnknownField(const std::string& name, std::string_view known);
 
 // Parses a body that must be an object.
@@ -85,7 +95,7 @@ FieldError ReadFields(const nlohmann::json& root, const ModelLimits& limits,
     const Field<Request>* field = FindField(own, name);
     const Field<Base>* base = field == nullptr ? FindField(shared, name) : nullptr;
     if (field == nullptr && base == nullptr) {
-      return UnknownField(name, FieldNames(own) + ", " + FieldNames(shared));
+      return UnknownField(name, FieldNames(own, shared));
     }
     if (value.is_null()) continue;
     FieldError error =
