@@ -14,7 +14,6 @@
 // Threads: pure.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string_view>
