@@ -46,8 +46,9 @@ export function drawMemory(cache) {
     { kind: 'free', name: 'Free', value: bytes(sums.free) },
   ]);
   const used = sums.held_attention + sums.held_state;
-  setFigure($('fill'), `${percent(all - sums.free, all)} taken`);
-  $('fill-note').textContent = `${bytes(used)} in use`;
+  const cached = sums.cached_attention + sums.cached_state;
+  setFigure($('fill'), `${percent(all - sums.free - cached, all)} taken`);
+  $('fill-note').textContent = `${bytes(used)} in use, ${bytes(cached)} cached`;
   $('budget').textContent = `budget ${bytes(cache.budget_bytes)}`;
 }
 

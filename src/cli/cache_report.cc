@@ -122,7 +122,7 @@ std::string Marks(const Json& entry) {
 
 std::string EntryLine(const Json& entry) {
   const Json& text = entry.at("text");
-  return fmt::format("{:>9} {:>12} {:>7} {:>9}  {:<12} {}\n", entry.at("tokens").get<uint64_t>(),
+  return fmt::format("{:>9} {:>12} {:>7} {:>16}  {:<12} {}\n", entry.at("tokens").get<uint64_t>(),
                      FormatBytes(entry.at("bytes").get<uint64_t>()),
                      entry.at("hits").get<uint64_t>(),
                      entry.at("lookups_since_use").get<uint64_t>(), Marks(entry),
@@ -132,8 +132,8 @@ std::string EntryLine(const Json& entry) {
 std::string Entries(const Json& json) {
   const Json& entries = json.at("entries");
   if (entries.empty()) return "nothing is kept\n";
-  std::string text = fmt::format("{:>9} {:>12} {:>7} {:>9}  {:<12} {}\n", "tokens", "checkpoint",
-                                 "hits", "idle for", "marks", "begins with");
+  std::string text = fmt::format("{:>9} {:>12} {:>7} {:>16}  {:<12} {}\n", "tokens", "checkpoint",
+                                 "hits", "look-ups since", "marks", "begins with");
   for (const Json& entry : entries) text += EntryLine(entry);
   if (json.at("more").get<bool>()) text += "… and more; --limit N shows them\n";
   return text;

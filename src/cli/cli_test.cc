@@ -200,6 +200,12 @@ TEST(CommandLine, AnEmptyApiKeyIsRefused) {
                 "/no/such/file: cannot be read");
 }
 
+TEST(CommandLine, LogProbabilitiesThatNothingWouldPrintAreRefused) {
+  for (const char* flag : {"--logprobs", "--prompt-logprobs"}) {
+    ExpectOneLine(Tessera(OnHarbour({"--prompt", "x", flag, "3"})), 2, "printed by --json alone");
+  }
+}
+
 TEST(CommandLine, APromptFromAFileOrStdinIsTakenByteForByte) {
   const std::string text = "Log of day 5.\n";
   const Outcome direct = Tessera(OnHarbour({"--prompt", text, "-n", "8", "--json"}));
@@ -978,6 +984,7 @@ TEST(CommandLine, NearestWordFindsSlipsOnly) {
   EXPECT_EQ(NearestWord("--topk", flags), "--top-k");
   EXPECT_EQ(NearestWord("--checkpoint-grid", flags), "");
   EXPECT_EQ(NearestWord("x", {"run"}), "");
+  EXPECT_EQ(NearestWord("--temperature", {"--temp", "--top-k"}), "--temp") << "the longer form";
   // Four letters of six are another word, however few the flags there are.
   EXPECT_EQ(NearestWord("--memory", {"--model", "--port"}), "");
   EXPECT_EQ(NearestWord("--prot", {"--host", "--port"}), "--port") << "two neighbours swapped";

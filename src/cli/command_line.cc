@@ -333,7 +333,13 @@ std::string NearestWord(std::string_view word, const std::vector<std::string>& c
       nearest = candidate;
     }
   }
-  return nearest;
+  if (!nearest.empty()) return nearest;
+  // A longer form of a flag: --temperature is --temp.
+  for (const std::string& candidate : candidates) {
+    const std::string_view flag = letters(candidate);
+    if (flag.size() >= 4 && asked.starts_with(flag)) return candidate;
+  }
+  return {};
 }
 
 int RunVerb(const Verb& verb, int argument_count, const char* const* arguments) {

@@ -148,6 +148,10 @@ int Finish(const RunOptions& options, const JsonRequest& json, const Engine& eng
 }
 
 int Run(const RunOptions& options) {
+  if (!options.json && (options.logprobs || options.prompt_logprobs)) {
+    return ReportError(
+        InvalidArgument("run: --logprobs and --prompt-logprobs are printed by --json alone"));
+  }
   const Result<Prompt> prompt = ReadPrompt(options.prompt);
   if (!prompt) return ReportError(prompt.error());
   const Result<EngineOptions> engine_options = ToEngineOptions(options.common);

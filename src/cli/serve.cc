@@ -41,8 +41,9 @@ constexpr std::chrono::seconds kLastWords{2};
 constexpr std::chrono::milliseconds kPoll{100};
 
 // Heaps that threads share. By default the C library makes up to 8 per CPU, each of which keeps
-// the most it ever held: with 16 of them two minutes of load took 36 MiB more than with two (95 MiB
-// resident, 59), and more CPUs make more. An answer allocates little, so few wait for each other.
+// the most it ever held: after some two minutes of tests/load/soak.py 16 of them had 95 MiB resident
+// and two had 59 (one run of each), and more CPUs make more. An answer allocates little, so few wait
+// for each other.
 constexpr int kHeaps = 2;
 
 struct ServeOptions {

@@ -296,7 +296,7 @@ void Engine::NoteRefused(const RefusedRequest& request) {
   finished.error = request.error;
   finished.prompt_tokens = request.prompt_tokens;
   finished.max_tokens = request.max_tokens;
-  finished.salted = request.salted;
+  finished.salted = request.salted || impl_->options.isolate != IsolateKind::kOff;
   impl_->options.on_finished(finished);
 }
 

@@ -147,7 +147,10 @@ TEST(EngineMeter, WhatSubmitRefusesIsCountedByReasonAndBookedOnce) {
 }
 
 TEST(EngineMeter, WhatCanNeverFitTheBudgetIsCountedAsThat) {
+  std::vector<FinishedRequest> books;
   EngineOptions options;
+  options.on_finished = [&books](const FinishedRequest& request) { books.push_back(request); };
+  options.isolate = IsolateKind::kKey;
   options.model_path = testing::ToyModelPath();
   options.threads = 1;
   options.budget_bytes = 256 * 1024;
@@ -156,6 +159,8 @@ TEST(EngineMeter, WhatCanNeverFitTheBudgetIsCountedAsThat) {
   ASSERT_FALSE(id);
   EXPECT_EQ(id.error().code(), StatusCode::kNoMemory);
   EXPECT_EQ(engine->Requests().refused[static_cast<size_t>(RefusalReason::kBudget)], 1u);
+  ASSERT_EQ(books.size(), 1u);
+  EXPECT_TRUE(books[0].salted) << "isolated by its key, as if it had been taken";
 }
 
 TEST(EngineMeter, ACancelledRequestIsBookedAsThatAndTakesNoPartInTheWaits) {
