@@ -44,14 +44,15 @@ async def first_token_ms(port: int, request: dict) -> tuple[float, float]:
 
 
 async def measure(port: int) -> None:
-    print(f"{REQUESTS} requests, ms         client p50   model p50   added p50   p90   highest")
+    print(f"{f'{REQUESTS} requests, ms':<18}{'client p50':>12}{'model p50':>12}{'added p50':>12}"
+          f"{'p90':>8}{'highest':>9}")
     for reuse in (False, True):
         times = [await first_token_ms(port, body(i, reuse)) for i in range(REQUESTS)]
         added = sorted(client - model for client, model in times)
-        print(f"{'prompt known' if reuse else 'prompt computed':<22}"
-              f"{statistics.median(client for client, _ in times):14.2f}"
+        print(f"{'prompt known' if reuse else 'prompt computed':<18}"
+              f"{statistics.median(client for client, _ in times):12.2f}"
               f"{statistics.median(model for _, model in times):12.2f}"
-              f"{added[REQUESTS // 2]:12.2f}{added[REQUESTS * 9 // 10]:6.2f}{added[-1]:10.2f}")
+              f"{added[REQUESTS // 2]:12.2f}{added[REQUESTS * 9 // 10]:8.2f}{added[-1]:9.2f}")
 
 
 if __name__ == "__main__":
