@@ -32,8 +32,9 @@ int PrintResult(std::string_view text);
 // Prints "tessera: message" on stderr and returns the exit code of the status.
 int ReportError(const Status& status);
 
-// The candidate that begins with `word`, or the nearest one within a slip of the keys for every
-// three letters of `word`, leading dashes not counted; otherwise "".
+// The candidate that begins with `word`, else the nearest one within a slip of the keys for every
+// three letters of `word`, leading dashes not counted, else one of four letters or more that `word`
+// begins with; otherwise "".
 std::string NearestWord(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace tessera::cli

@@ -227,7 +227,7 @@ struct RefusedRequest {
   Status error;
   uint32_t prompt_tokens = 0;
   uint32_t max_tokens = 0;
-  bool salted = false;
+  bool salted = false;  // it has a cache_salt; what --isolate does is the engine's to say
 };
 
 // A request as far as it is. `summary.finish` is kNone until it has ended; it waits until

@@ -411,6 +411,10 @@ TEST(EngineReuse, TenantsComputeWhatTheyDeclarePublicOnceAndReuseNothingElseOfEa
     EXPECT_EQ(ask("a", 0), 0u);
     // Who is not isolated shares it too.
     EXPECT_EQ(ask("", 0), isolate == IsolateKind::kOff ? 48u : 0u);
+    // What no other request could find is not kept.
+    for (const BoundaryInfo& entry : engine->CacheEntries(1000, 0)) {
+      EXPECT_TRUE(!entry.salted || isolate != IsolateKind::kRequest) << entry.tokens;
+    }
   }
 }
 

@@ -7,6 +7,11 @@
 // is reasoning "it was in the barn" and content "In the barn.". Marks are those of the model's chat
 // template; a template without any makes all text content.
 //
+//   kStart --opening mark--> kReasoning --closing mark--> kBeforeContent --text--> kContent
+//      \--------------------- other text ------------------------------------------^
+//
+// It begins in kReasoning when the prompt has the opening mark, in kContent when there are no marks.
+//
 // N1  Reasoning comes first: a mark after other text is text. The template may have written the
 //     opening mark itself, at the end of the prompt.
 // N2  Reasoning and content are all of the text, but the marks and white space beside them.

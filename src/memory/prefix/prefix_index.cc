@@ -178,13 +178,12 @@ PublishPath PrefixIndex::OpenPath(LedgerLock& lock, const PrefixQuery& query, co
   path.isolate_at_ = PublicTokens(query.salt, query.isolate_after);
   if (lease.boundary_.valid()) {
     path.node_ = lease.boundary_;
-    // A path's end is what others may share: of a tail the node above it, and above its namespace.
-    if (tree_.at(path.node_).length < kGroupTokens) {
-      path.node_ = NodeId(tree_.at(path.node_).parent);
-    }
-    while (tree_.at(path.node_).position > 0 && tree_.at(path.node_).has(PrefixTree::kNamespace)) {
-      path.node_ = NodeId(tree_.at(path.node_).parent);
-    }
+    // A path goes on from whole groups: of a tail those above it, past the namespace it hangs in.
+    const auto is_whole = [](const Node& node) {
+      return node.position == 0 ||
+             (node.length == kGroupTokens && !node.has(PrefixTree::kNamespace));
+    };
+    while (!is_whole(tree_.at(path.node_))) path.node_ = NodeId(tree_.at(path.node_).parent);
     path.position_ = tree_.at(path.node_).position;
   } else {
     path.node_ = AddNamespace(lock, tree_.root(), path.isolate_at_ > 0 ? "" : query.salt);
